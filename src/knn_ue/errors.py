@@ -1,0 +1,39 @@
+"""Every error the library raises on purpose. Each message states the rule, the value and the way out."""
+
+from importlib.util import find_spec
+
+
+class KnnUeError(Exception):
+    """Base of all errors raised on purpose by knn-ue."""
+
+
+class InvalidInputError(KnnUeError, ValueError):
+    """An argument breaks a stated rule."""
+
+
+class NotFittedError(KnnUeError, RuntimeError):
+    """A calibrator was asked for probabilities before `fit`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not fitted: call fit(validation) first")
+
+
+class StorageError(KnnUeError, OSError):
+    """A folder on disk cannot be read or written safely."""
+
+
+class MissingExtraError(KnnUeError, ImportError):
+    """An optional dependency is not installed."""
+
+
+def require(module: str, *, extra: str, purpose: str) -> None:
+    """Raise `MissingExtraError` unless `module` can be imported.
+
+    >>> require("numpy", extra="plots", purpose="reliability_diagram")
+    >>> require("no_such_module", extra="plots", purpose="reliability_diagram")
+    Traceback (most recent call last):
+    knn_ue.errors.MissingExtraError: reliability_diagram needs no_such_module. \
+Install it with: pip install "knn-ue[plots]"
+    """
+    if find_spec(module) is None:
+        raise MissingExtraError(f'{purpose} needs {module}. Install it with: pip install "knn-ue[{extra}]"')

@@ -1,0 +1,218 @@
+"""The records that stages hand to each other, and the two contracts they keep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from knn_ue.arrays import (
+    FloatArray,
+    IntArray,
+    check_length,
+    check_not_empty,
+    float_matrix,
+    label_vector,
+    read_only,
+    text_tuple,
+    to_numpy,
+)
+from knn_ue.errors import InvalidInputError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outputs:
+    """What a model says about n examples; checked once, here, and read-only from then on.
+
+    `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array a
+    layer; `groups` (n,), the sentence of each word; `class_names`; `texts`. Arrays may be lists, numpy arrays
+    (memory-mapped ones stay mapped) or tensors of any framework.
+
+    >>> outputs = Outputs(features=[[0.0, 1.0]], logits=[[2.0, -1.0]], labels=[0])
+    >>> len(outputs), outputs.n_classes, outputs.predicted
+    (1, 2, array([0]))
+    """
+
+    logits: FloatArray
+    features: FloatArray | None = None
+    labels: IntArray | None = None
+    layers: Sequence[FloatArray] | None = None
+    groups: IntArray | None = None
+    class_names: Sequence[str] | None = None
+    texts: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        logits = float_matrix(self.logits, "logits")
+        n_rows, n_classes = logits.shape
+        if n_classes < 2:
+            raise InvalidInputError(
+                f"logits must have a column for each of at least 2 classes, got shape {logits.shape}"
+            )
+        checked: dict[str, Any] = {"logits": read_only(logits)}
+        if self.features is not None:
+            checked["features"] = _matrix_of(self.features, "features", n_rows)
+        if self.labels is not None:
+            checked["labels"] = read_only(label_vector(self.labels, "labels", n_classes=n_classes, length=n_rows))
+        if self.layers is not None:
+            checked["layers"] = tuple(_matrix_of(x, f"layers[{i}]", n_rows) for i, x in enumerate(self.layers))
+        if self.groups is not None:
+            checked["groups"] = read_only(_groups(self.groups, n_rows))
+        if self.class_names is not None:
+            names = text_tuple(self.class_names, "class_names")
+            if len(names) != n_classes or len(set(names)) != len(names):
+                raise InvalidInputError(
+                    f"class_names must be {n_classes} different names, one a column of logits, got {names}"
+                )
+            checked["class_names"] = names
+        if self.texts is not None:
+            checked["texts"] = text_tuple(self.texts, "texts", length=n_rows)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, the columns of `logits`."""
+        return int(self.logits.shape[1])
+
+    @cached_property
+    def predicted(self) -> IntArray:
+        """The model's own answer (n,): the first maximum of each row of logits."""
+        return self.logits.argmax(axis=1)
+
+    def take(self, rows: object) -> "Outputs":
+        """Return the examples at `rows` (numbers, a slice or a boolean mask) as new `Outputs`."""
+        chosen = np.arange(len(self))[rows if isinstance(rows, slice) else to_numpy(rows, "rows")]
+        return replace(
+            self,
+            logits=self.logits[chosen],
+            features=None if self.features is None else self.features[chosen],
+            labels=None if self.labels is None else self.labels[chosen],
+            layers=None if self.layers is None else [layer[chosen] for layer in self.layers],
+            groups=None if self.groups is None else self.groups[chosen],
+            texts=None if self.texts is None else [self.texts[row] for row in chosen],
+        )
+
+    def require_features(self, purpose: str) -> FloatArray:
+        """Return `features`, or say who needs them."""
+        if self.features is None:
+            raise InvalidInputError(
+                f"{purpose} needs features, but these Outputs have none: pass Outputs(features=...)"
+            )
+        return self.features
+
+    def require_labels(self, purpose: str) -> IntArray:
+        """Return the labels of at least one row, or say who needs them."""
+        check_not_empty(len(self), f"the Outputs given to {purpose}")
+        if self.labels is None:
+            raise InvalidInputError(f"{purpose} needs labels, but these Outputs have none: pass Outputs(labels=...)")
+        return self.labels
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Neighbors:
+    """The k nearest stored examples of n queries, nearest first; equal distances by rising id.
+
+    `distances` (n, k) are Euclidean. Where fewer than k rows were found the rest is id -1, label -1, distance inf.
+    """
+
+    ids: IntArray
+    distances: FloatArray
+    labels: IntArray
+
+    def __post_init__(self) -> None:
+        ids, labels = (
+            np.ascontiguousarray(to_numpy(x, "ids and labels"), dtype=np.int64) for x in (self.ids, self.labels)
+        )
+        distances = np.ascontiguousarray(to_numpy(self.distances, "distances"), dtype=np.float64)
+        if ids.ndim != 2 or not ids.shape == distances.shape == labels.shape:
+            raise InvalidInputError(
+                "ids, distances and labels must have one shape (queries, neighbors), "
+                f"got {ids.shape}, {distances.shape} and {labels.shape}"
+            )
+        if distances.size and not distances.min() >= 0:  # also catches NaN
+            raise InvalidInputError(f"distances must be at least 0, got {distances.min()}: pass Euclidean distances")
+        for name, value in (("ids", ids), ("distances", distances), ("labels", labels)):
+            object.__setattr__(self, name, read_only(value))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def n_neighbors(self) -> int:
+        """Number of neighbors asked for, found or not."""
+        return int(self.ids.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prediction:
+    """Answers with their confidence: `predicted` is the model's own class, `confidence` its calibrated probability."""
+
+    predicted: IntArray
+    confidence: FloatArray
+    raw_confidence: FloatArray
+    probs: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.predicted)
+
+
+@runtime_checkable
+class NeighborSearch(Protocol):
+    """Whatever finds the nearest stored examples of feature vectors."""
+
+    def __len__(self) -> int: ...
+
+    def search(self, features: FloatArray, n_neighbors: int) -> Neighbors:
+        """Return the `n_neighbors` nearest stored examples of each row of `features`, padded with id -1."""
+        ...
+
+    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
+        """Return the text stored with each id, None where there is none."""
+        ...
+
+
+@runtime_checkable
+class Calibrator(Protocol):
+    """Whatever turns `Outputs` into probabilities one can trust."""
+
+    keeps_prediction: ClassVar[bool]
+    fitted_on_validation: ClassVar[bool]
+
+    def fit(self, validation: Outputs) -> Self:
+        """Learn from labelled outputs that the model was not trained on."""
+        ...
+
+    def predict_proba(self, outputs: Outputs) -> FloatArray:
+        """Return probabilities (n, classes) whose rows sum to one."""
+        ...
+
+    def predict(self, outputs: Outputs) -> Prediction:
+        """Return the answers with calibrated and raw confidence."""
+        ...
+
+    def save(self, path: str | Path) -> None:
+        """Write everything needed to load this calibrator again into a folder."""
+        ...
+
+
+def _matrix_of(values: object, name: str, n_rows: int) -> FloatArray:
+    matrix = float_matrix(values, name, dtype=np.float32)
+    check_length(len(matrix), name, n_rows)
+    view: FloatArray = read_only(matrix)
+    return view
+
+
+def _groups(values: object, n_rows: int) -> IntArray:
+    groups = label_vector(values, "groups", length=n_rows)
+    starts = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+    if len(np.unique(groups[starts])) != len(starts):
+        seen, counts = np.unique(groups[starts], return_counts=True)
+        raise InvalidInputError(
+            f"rows of one group must stand together, group {seen[counts > 1][0]} is split: sort the words by sentence"
+        )
+    return groups
