@@ -1,1 +1,1 @@
-"""Rows -> Outputs (features, logits, labels) -> datastore -> Neighbors -> weight -> probabilities -> metrics -> report."""
+"""Rows -> Outputs -> datastore -> Neighbors -> weight -> probabilities -> metrics -> report."""

@@ -82,7 +82,8 @@ class Outputs:
     @cached_property
     def predicted(self) -> IntArray:
         """The model's own answer (n,): the first maximum of each row of logits."""
-        return self.logits.argmax(axis=1)
+        predicted: IntArray = self.logits.argmax(axis=1)
+        return predicted
 
     def take(self, rows: object) -> "Outputs":
         """Return the examples at `rows` (numbers, a slice or a boolean mask) as new `Outputs`."""

@@ -1,0 +1,71 @@
+"""What happens to features before they are compared: nothing, unit length, or unit variance."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from knn_ue.arrays import FloatArray, check_choice
+from knn_ue.errors import StorageError
+
+Normalize = Literal["none", "l2", "standardize"]
+_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Normalization:
+    """A map of features learned on the stored ones and applied to every query.
+
+    "l2" gives every row length one (a zero row stays zero); "standardize" gives every column mean zero and variance
+    one (a constant column becomes zero).
+    """
+
+    kind: Normalize
+    mean: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def learn(cls, features: FloatArray, kind: Normalize) -> "Normalization":
+        """Learn from stored `features` (n, d)."""
+        check_choice(kind, "normalize", get_args(Normalize))
+        if kind != "standardize" or not len(features):
+            return cls(kind, np.empty(0), np.empty(0))
+        mean = features.mean(axis=0, dtype=np.float64)
+        scale = np.sqrt(sum(((block - mean) ** 2).sum(axis=0) for block in _blocks(features)) / len(features))
+        constant = scale <= 1e-7 * np.abs(mean)  # what float32 rounding alone leaves of a constant column
+        return cls(kind, mean, np.where(constant | (scale == 0), np.inf, scale))
+
+    def __call__(self, features: FloatArray) -> FloatArray:
+        """Return float32 `features` as they are compared; without normalization the very same array."""
+        if self.kind == "none":
+            return features
+        result = np.empty(features.shape, dtype=np.float32)
+        for start in range(0, len(features), _ROWS):
+            block = features[start : start + _ROWS].astype(np.float64)
+            if self.kind == "l2":
+                length = np.linalg.norm(block, axis=1, keepdims=True)
+                block /= np.where(length == 0, 1.0, length)
+            else:
+                block = (block - self.mean) / self.scale
+            result[start : start + _ROWS] = block
+        return result
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays to store."""
+        return {"normalize_mean": self.mean, "normalize_scale": self.scale}
+
+    @classmethod
+    def from_arrays(cls, kind: Any, arrays: dict[str, npt.NDArray[Any]], n_columns: int) -> "Normalization":
+        """Return the normalization stored in `arrays`."""
+        mean, scale = arrays["normalize_mean"], arrays["normalize_scale"]
+        expected = (n_columns,) if kind == "standardize" else (0,)
+        if kind not in get_args(Normalize) or mean.shape != expected or scale.shape != expected:
+            raise StorageError(
+                f"the stored normalization {kind!r} does not fit {n_columns} columns: restore the folder"
+            )
+        return cls(kind, mean, scale)
+
+
+def _blocks(features: FloatArray) -> list[FloatArray]:
+    return [features[start : start + _ROWS] for start in range(0, len(features), _ROWS)]

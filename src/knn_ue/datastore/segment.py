@@ -1,0 +1,93 @@
+"""Stored examples searched together. A change makes a new segment: a running search never sees half of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
+from knn_ue.datastore.indexes import ExactIndex, Index
+from knn_ue.datastore.texts import PackedTexts
+
+Texts = Sequence[str | None] | PackedTexts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Segment:
+    """Rows with rising `ids`, their vectors, labels and texts, the index over them, and which were `removed`."""
+
+    vectors: FloatArray
+    ids: IntArray
+    labels: IntArray
+    texts: Texts
+    index: Index
+    removed: BoolArray
+
+    @classmethod
+    def of(
+        cls, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Texts, index: Index | None = None
+    ) -> "Segment":
+        """Return a segment in which nothing is removed; searched exactly unless an index is given."""
+        return cls(
+            vectors=read_only(vectors),
+            ids=ids,
+            labels=labels,
+            texts=texts,
+            index=ExactIndex(vectors) if index is None else index,
+            removed=np.zeros(len(ids), dtype=bool),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids) - int(self.removed.sum())
+
+    def search(self, queries: FloatArray, n_neighbors: int) -> tuple[FloatArray, IntArray, IntArray]:
+        """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing."""
+        excluded = self.removed if self.removed.any() else None
+        distances, rows = self.index.search(queries, n_neighbors, excluded)
+        missing = rows < 0
+        if not len(self.ids):
+            return distances, rows, rows
+        return distances, np.where(missing, -1, self.ids[rows]), np.where(missing, -1, self.labels[rows])
+
+    def rows_of(self, ids: IntArray) -> IntArray:
+        """Return the row of each id, -1 where it is not here or was removed."""
+        rows = np.searchsorted(self.ids, ids)
+        rows[rows == len(self.ids)] = -1
+        here = rows >= 0
+        here[here] = (self.ids[rows[here]] == ids[here]) & ~self.removed[rows[here]]
+        return np.where(here, rows, -1)
+
+    def without(self, rows: IntArray) -> "Segment":
+        """Return the segment with `rows` marked as removed."""
+        removed = self.removed.copy()
+        removed[rows] = True
+        return replace(self, removed=removed)
+
+    def extended(self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None]) -> "Segment":
+        """Return an exactly searched segment with more rows at its end."""
+        longer = Segment.of(
+            _append_rows(self.vectors, vectors),
+            np.concatenate((self.ids, ids)),
+            np.concatenate((self.labels, labels)),
+            [*(self.texts[row] for row in range(len(self.ids))), *texts],
+        )
+        return replace(longer, removed=np.concatenate((self.removed, longer.removed[len(self.removed) :])))
+
+    def live(self) -> tuple[FloatArray, IntArray, IntArray, list[str | None]]:
+        """Return copies of vectors, ids, labels and texts of the rows that are not removed."""
+        (rows,) = np.nonzero(~self.removed)
+        return self.vectors[rows], self.ids[rows], self.labels[rows], [self.texts[row] for row in rows.tolist()]
+
+
+def _append_rows(vectors: FloatArray, more: FloatArray) -> FloatArray:
+    """Append without copying the old rows each time: the array grows inside a buffer twice its size.
+
+    Only the newest segment may write behind its end, and it alone is ever extended.
+    """
+    total = len(vectors) + len(more)
+    buffer = vectors.base if isinstance(vectors.base, np.ndarray) else vectors
+    if buffer.ndim != 2 or len(buffer) < total or not buffer.flags.writeable or not len(vectors):
+        buffer = np.empty((2 * total, more.shape[1]), dtype=np.float32)
+        buffer[: len(vectors)] = vectors
+    buffer[len(vectors) : total] = more
+    return buffer[:total]

@@ -1,0 +1,48 @@
+"""Probabilities and labels -> numbers. All are fractions, and none depends on row order unless it says so."""
+
+from knn_ue.metrics.bootstrap import Interval, bootstrap_interval
+from knn_ue.metrics.calibration import (
+    accuracy,
+    adaptive_calibration_error,
+    brier_multiclass,
+    brier_top_label,
+    class_wise_calibration_error,
+    debiased_calibration_error,
+    expected_calibration_error,
+    maximum_calibration_error,
+    negative_log_likelihood,
+)
+from knn_ue.metrics.detection import OodDetection, ood_detection
+from knn_ue.metrics.entities import EntityScores, extract_entities, score_entities, sentences
+from knn_ue.metrics.neighbors import neighbor_coverage
+from knn_ue.metrics.reliability import ReliabilityBins, reliability_bins
+from knn_ue.metrics.selective import RiskCoverageCurve, aurc, auroc, class_auroc, e_aurc, risk_coverage_curve
+
+__all__ = [
+    "EntityScores",
+    "Interval",
+    "OodDetection",
+    "ReliabilityBins",
+    "RiskCoverageCurve",
+    "accuracy",
+    "adaptive_calibration_error",
+    "aurc",
+    "auroc",
+    "bootstrap_interval",
+    "brier_multiclass",
+    "brier_top_label",
+    "class_auroc",
+    "class_wise_calibration_error",
+    "debiased_calibration_error",
+    "e_aurc",
+    "expected_calibration_error",
+    "extract_entities",
+    "maximum_calibration_error",
+    "negative_log_likelihood",
+    "neighbor_coverage",
+    "ood_detection",
+    "reliability_bins",
+    "risk_coverage_curve",
+    "score_entities",
+    "sentences",
+]

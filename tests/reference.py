@@ -1,0 +1,140 @@
+"""Slow and obvious versions in plain loops, written from the definitions: what the fast ones must equal."""
+
+import math
+from itertools import permutations
+
+# metrics
+
+
+def binned(confidence, correct, upper_edges):
+    """One list of (confidence, correct) for each right-closed bin; what is 0 falls into the first."""
+    bins = [[] for _ in upper_edges]
+    for score, hit in zip(confidence, correct, strict=True):
+        for number, upper in enumerate(upper_edges):
+            if score <= upper:
+                bins[number].append((score, hit))
+                break
+    return bins
+
+
+def bin_gaps(bins):
+    """(share of the rows, |accuracy - mean confidence|) of each bin that holds a row."""
+    n_rows = sum(len(rows) for rows in bins)
+    gaps = []
+    for rows in bins:
+        if rows:
+            mean = math.fsum(score for score, _ in rows) / len(rows)
+            accuracy = sum(1 for _, hit in rows if hit) / len(rows)
+            gaps.append((len(rows) / n_rows, abs(accuracy - mean)))
+    return gaps
+
+
+def equal_width_edges(n_bins):
+    """Upper edges, as numpy's linspace rounds them."""
+    return [number * (1.0 / n_bins) for number in range(1, n_bins)] + [1.0]
+
+
+def ece(confidence, correct, n_bins=10):
+    bins = binned(confidence, correct, equal_width_edges(n_bins))
+    return math.fsum(share * gap for share, gap in bin_gaps(bins))
+
+
+def mce(confidence, correct, n_bins=10):
+    return max(gap for _, gap in bin_gaps(binned(confidence, correct, equal_width_edges(n_bins))))
+
+
+def adaptive_ece(confidence, correct, n_bins=10):
+    """Each bin ends at the confidence of the row where the next n-th of the sorted rows is complete."""
+    ordered = sorted(confidence)
+    upper = [ordered[math.ceil(len(ordered) * number / n_bins) - 1] for number in range(1, n_bins + 1)]
+    return math.fsum(share * gap for share, gap in bin_gaps(binned(confidence, correct, upper)))
+
+
+def class_wise_ece(probs, labels, n_bins=10):
+    n_classes = len(probs[0])
+    errors = [
+        ece([row[number] for row in probs], [label == number for label in labels], n_bins)
+        for number in range(n_classes)
+    ]
+    return math.fsum(errors) / n_classes
+
+
+def brier_top_label(confidence, correct):
+    return math.fsum((score - hit) ** 2 for score, hit in zip(confidence, correct, strict=True)) / len(confidence)
+
+
+def brier_multiclass(probs, labels):
+    total = 0.0
+    for row, label in zip(probs, labels, strict=True):
+        for number, value in enumerate(row):
+            total += (value - (number == label)) ** 2
+    return total / len(labels)
+
+
+def nll(probs, labels):
+    return -math.fsum(math.log(row[label]) for row, label in zip(probs, labels, strict=True)) / len(labels)
+
+
+def aurc(confidence, correct):
+    """Mean over n of the error rate of the n most confident, errors inside a tie counting by their share of it."""
+    rows = list(zip(confidence, correct, strict=True))
+    ordered = sorted(confidence, reverse=True)
+    risks = []
+    for n in range(1, len(rows) + 1):
+        last = ordered[n - 1]
+        above = [hit for score, hit in rows if score > last]
+        tied = [hit for score, hit in rows if score == last]
+        errors = above.count(False) + tied.count(False) * (n - len(above)) / len(tied)
+        risks.append(errors / n)
+    return math.fsum(risks) / len(risks)
+
+
+def aurc_over_all_orders(confidence, correct):
+    """The same by brute force: sort every order of the rows, average the areas."""
+    areas = []
+    for rows in permutations(zip(confidence, correct, strict=True)):
+        hits = [hit for _, hit in sorted(rows, key=lambda row: -row[0])]
+        risks = [hits[:n].count(False) / n for n in range(1, len(hits) + 1)]
+        areas.append(math.fsum(risks) / len(risks))
+    return math.fsum(areas) / len(areas)
+
+
+def aurc_paper(confidence, correct):
+    """Drop the least confident row, of ties the first, until one is left; divide by the rows before the drop."""
+    kept = sorted(range(len(confidence)), key=lambda row: confidence[row])
+    n_rows = len(kept)
+    risks = [sum(1 for row in kept if not correct[row]) / n_rows]
+    while len(kept) > 1:
+        n_before = len(kept)
+        kept = kept[1:]
+        risks.append(sum(1 for row in kept if not correct[row]) / n_before)
+    return math.fsum(risks) / n_rows
+
+
+def auroc(confidence, correct):
+    won, pairs = 0.0, 0
+    for high, is_correct in zip(confidence, correct, strict=True):
+        for low, other_is_correct in zip(confidence, correct, strict=True):
+            if is_correct and not other_is_correct:
+                pairs += 1
+                won += 1.0 if high > low else 0.5 if high == low else 0.0
+    return won / pairs
+
+
+def fpr95(positives, negatives):
+    """Smallest share of negatives at or above a threshold that keeps at least 95 % of the positives."""
+    rates = []
+    for threshold in {*positives, *negatives}:
+        found = sum(1 for score in positives if score >= threshold)
+        if found / len(positives) >= 0.95:
+            rates.append(sum(1 for score in negatives if score >= threshold) / len(negatives))
+    return min(rates)
+
+
+def coverage(exact_ids, found_ids):
+    n_exact = n_found = 0
+    for exact, found in zip(exact_ids, found_ids, strict=True):
+        wanted = set(exact) - {-1}
+        n_exact += len(wanted)
+        n_found += len(wanted & set(found))
+    return n_found / n_exact
