@@ -40,12 +40,23 @@ class ScaledLogits:
 
     def loss(self, weight: FloatArray | float) -> tuple[float, FloatArray]:
         """Return the mean log-loss under `weight` (n,) and its derivative with respect to each weight (n,)."""
+        loss, slope, _ = self._derivatives(weight, curvature=False)
+        return loss, slope
+
+    def loss_and_curvature(self, weight: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        """Return the mean log-loss and its first and second derivatives with respect to each weight (n,)."""
+        return self._derivatives(weight, curvature=True)
+
+    def _derivatives(self, weight: FloatArray | float, *, curvature: bool) -> tuple[float, FloatArray, FloatArray]:
         column = weight[:, None] if isinstance(weight, np.ndarray) else weight
-        exponentials = np.exp(self.shifted * column)
-        total = exponentials.sum(axis=1)
+        probs = np.exp(self.shifted * column)
+        total = probs.sum(axis=1)
         loss = float(np.mean(np.log(total) - weight * self.of_label))
-        expected = np.einsum("ij,ij->i", exponentials, self.shifted) / total
-        return loss, (expected - self.of_label) / len(self)
+        mean = np.einsum("ij,ij->i", probs, self.shifted) / total
+        second = np.empty(0)
+        if curvature:
+            second = (np.einsum("ij,ij,ij->i", probs, self.shifted, self.shifted) / total - mean**2) / len(self)
+        return loss, (mean - self.of_label) / len(self), second
 
 
 def fit_temperature(logits: FloatArray, labels: IntArray) -> float:

@@ -1,4 +1,4 @@
-"""kNN-UE's weight, its gradient and its fit: pure functions on arrays, in float64.
+"""kNN-UE's weight and its gradient: pure functions on arrays, in float64.
 
     W = alpha / K * sum_k exp(-d_k / tau)  +  lam * (S / K + b)          p = softmax(W * logits)
 
@@ -14,18 +14,13 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
-from knn_ue.scaling import MIN_WEIGHT, ScaledLogits
+from knn_ue.scaling import MIN_WEIGHT
 from knn_ue.types import Neighbors
 
 Distance = Literal["euclidean", "squared"]
 Positivity = Literal["bounded", "floor"]
 
-_FLOOR_WIDTH = 0.05
-_TAU_GRID = np.logspace(-2, 3, 11)  # in units of the median neighbor distance
-_LOG_TAU_BOUNDS = (np.log(1e-4), np.log(1e6))
-_TINY = 1e-10
-_GRID_VALUES = 50_000
-_POLISHED_STARTS = 3
+FLOOR_WIDTH = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,15 +65,36 @@ def knn_weight(
 
     A missing neighbor is infinitely far and disagrees; the sums are divided by K all the same.
     """
-    scaled = _compared(neighbors.distances, distance) / params.tau
+    scaled = compared(neighbors.distances, distance) / params.tau
     distance_term = params.alpha * np.exp(-scaled).mean(axis=1)
     label_term: FloatArray = np.zeros(len(neighbors))
     if params.lam > 0:
         label_term = params.lam * (agreement(neighbors, predicted) + params.b)
     raw = distance_term + label_term
-    total = _FLOOR_WIDTH * np.logaddexp(0.0, raw / _FLOOR_WIDTH) if positivity == "floor" else raw
+    total = floored(raw, FLOOR_WIDTH)[0] if positivity == "floor" else raw
     # exp(-d / tau) underflows to 0 far away; a weight of exactly 0 would forget the prediction.
     return Weight(total=np.maximum(total, MIN_WEIGHT), distance_term=distance_term, label_term=label_term)
+
+
+def knn_weight_gradient(
+    neighbors: Neighbors,
+    predicted: IntArray,
+    params: WeightParams,
+    *,
+    distance: Distance = "euclidean",
+    positivity: Positivity = "bounded",
+) -> FloatArray:
+    """Return the derivatives (n, 4) of the weight with respect to alpha, tau, lam and b."""
+    scaled = compared(neighbors.distances, distance) / params.tau
+    nearness, slope_in_log_tau = kernel_means(scaled)
+    columns = [nearness, params.alpha * slope_in_log_tau / params.tau]
+    shares = agreement(neighbors, predicted)
+    columns += [shares + params.b, np.full(len(shares), params.lam)]
+    gradient = np.column_stack(columns)
+    if positivity == "floor":
+        raw = params.alpha * nearness + params.lam * (shares + params.b)
+        gradient *= floored(raw, FLOOR_WIDTH)[1][:, None]
+    return gradient
 
 
 def agreement(neighbors: Neighbors, predicted: IntArray) -> FloatArray:
@@ -87,135 +103,21 @@ def agreement(neighbors: Neighbors, predicted: IntArray) -> FloatArray:
     return share
 
 
-@dataclass(frozen=True, eq=False)
-class WeightProblem:
-    """The validation log-loss as a function of theta = (alpha, log tau, lam, c), c = lam * b, in natural units.
-
-    `distances` (n, K) are in units of their median and the weight is one on scaled logits, so that neither the scale
-    of the features nor that of the logits matters to the optimiser.
-    """
-
-    logits: ScaledLogits
-    distances: FloatArray
-    agreement: FloatArray | None
-    floor_width: float | None
-
-    def loss_and_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the mean log-loss and its gradient with respect to `theta`."""
-        alpha, log_tau = theta[:2]
-        scaled = self.distances * np.exp(-log_tau)
-        kernel = np.exp(-scaled)
-        nearness = kernel.mean(axis=1)
-        columns = [nearness, alpha * _mean_product(kernel, scaled)]
-        raw = alpha * nearness
-        if self.agreement is not None:
-            raw = raw + theta[2] * self.agreement + theta[3]
-            columns += [self.agreement, np.ones_like(nearness)]
-        loss, slope = self.logits.loss(self._floored(raw))
-        slope = slope * self._floor_slope(raw)
-        return loss, np.array([slope @ column for column in columns])
-
-    def at_tau(self, tau: float) -> FloatArray:
-        """Return the columns whose non-negative combination is the weight when tau is fixed: a convex problem."""
-        nearness: FloatArray = np.exp(-self.distances / tau).mean(axis=1)
-        if self.agreement is None:
-            return nearness[:, None]
-        return np.column_stack([nearness, self.agreement, np.ones_like(nearness)])
-
-    def every(self, step: int) -> "WeightProblem":
-        """Return the problem on every `step`-th row."""
-        shares = None if self.agreement is None else self.agreement[::step]
-        return WeightProblem(self.logits.every(step), self.distances[::step], shares, self.floor_width)
-
-    def _floored(self, raw: FloatArray) -> FloatArray:
-        if self.floor_width is None:
-            return raw
-        floored: FloatArray = self.floor_width * np.logaddexp(0.0, raw / self.floor_width)
-        return floored
-
-    def _floor_slope(self, raw: FloatArray) -> FloatArray | float:
-        if self.floor_width is None:
-            return 1.0
-        from scipy.special import expit
-
-        slope: FloatArray = expit(raw / self.floor_width)
-        return slope
+def kernel_means(scaled: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the means over neighbors of exp(-x) and of its derivative x exp(-x) in log tau, x = d / tau (n, K)."""
+    kernel = np.exp(-scaled)
+    # At an infinite distance x * exp(-x) is 0, not nan.
+    product = np.multiply(kernel, scaled, where=kernel > 0, out=np.zeros_like(kernel))
+    return kernel.mean(axis=1), product.mean(axis=1)
 
 
-def fit_weight(
-    logits: FloatArray,
-    labels: IntArray,
-    neighbors: Neighbors,
-    *,
-    use_labels: bool,
-    distance: Distance = "euclidean",
-    positivity: Positivity = "bounded",
-) -> WeightParams:
-    """Return the parameters that minimise the log-loss on n labelled rows and their neighbors.
-
-    For a fixed tau the problem is convex, so tau alone needs a search: a grid over five decades around the median
-    distance on a subsample, then L-BFGS-B on everything from the best three.
-    """
-    compared = _compared(neighbors.distances, distance)
-    typical = compared[np.isfinite(compared) & (compared > 0)]
-    unit = float(np.median(typical)) if typical.size else 1.0
-    scaled = ScaledLogits.of(logits, labels)
-    shares = agreement(neighbors, logits.argmax(axis=1)) if use_labels else None
-    bounded = WeightProblem(scaled, compared / unit, shares, None)
-    theta = _fit_bounded(bounded)
-    if positivity == "floor" and use_labels:
-        problem = WeightProblem(scaled, compared / unit, shares, _FLOOR_WIDTH * scaled.unit)
-        starts = [theta] + [np.r_[theta[:2], theta[2] + share, theta[3] - share] for share in (0.5, 1.0, 2.0)]
-        theta = _polish(problem, starts)
-    alpha, log_tau, lam, c = (*theta, 0.0, 0.0)[:4]
-    lam = max(lam, _TINY) / scaled.unit if use_labels else 0.0
-    return WeightParams(
-        alpha=float(alpha / scaled.unit),
-        tau=float(np.exp(log_tau) * unit),
-        lam=float(lam),
-        b=float(c / scaled.unit / lam) if use_labels else 0.0,
-    )
+def floored(raw: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
+    """Return the smooth floor width * log(1 + exp(raw / width)), positive everywhere, and its derivative."""
+    ratio = raw / width
+    value = width * np.logaddexp(0.0, ratio)
+    return value, np.exp(-np.logaddexp(0.0, -ratio))
 
 
-def _fit_bounded(problem: WeightProblem) -> FloatArray:
-    from scipy.optimize import minimize
-
-    sample = problem.every(max(1, problem.logits.shifted.size // _GRID_VALUES))
-    found: list[tuple[float, FloatArray]] = []
-    for tau in _TAU_GRID:
-        columns = sample.at_tau(float(tau))
-
-        def objective(x: FloatArray, columns: FloatArray = columns) -> tuple[float, FloatArray]:
-            loss, slope = sample.logits.loss(columns @ x)
-            return loss, slope @ columns
-
-        start = np.full(columns.shape[1], 1.0 / columns.shape[1])
-        best = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(start))
-        found.append((float(best.fun), np.r_[best.x[0], np.log(tau), best.x[1:]]))
-    found.sort(key=lambda pair: pair[0])
-    return _polish(problem, [theta for _, theta in found[:_POLISHED_STARTS]])
-
-
-def _polish(problem: WeightProblem, starts: list[FloatArray]) -> FloatArray:
-    from scipy.optimize import minimize
-
-    lowest_c = 0.0 if problem.floor_width is None else None
-    bounds = [(_TINY, None), _LOG_TAU_BOUNDS, (_TINY, None), (lowest_c, None)][: len(starts[0])]
-    options = {"maxiter": 1000, "ftol": 1e-14, "gtol": 1e-9, "maxcor": 20}
-    results = [
-        minimize(problem.loss_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        for start in starts
-    ]
-    best = min(results, key=lambda result: float(result.fun))
-    theta: FloatArray = best.x
-    return theta
-
-
-def _mean_product(kernel: FloatArray, scaled: FloatArray) -> FloatArray:
-    # At an infinite distance exp(-x) * x is 0, not nan.
-    product: FloatArray = np.multiply(kernel, scaled, where=kernel > 0, out=np.zeros_like(kernel)).mean(axis=1)
-    return product
-
-
-def _compared(distances: FloatArray, distance: Distance) -> FloatArray:
+def compared(distances: FloatArray, distance: Distance) -> FloatArray:
+    """Return the distances as the kernel sees them."""
     return distances**2 if distance == "squared" else distances

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive
-from knn_ue.datastore.exact import direct_distances, exact_search, max_squared_norm, sorted_by_distance
+from knn_ue.datastore.exact import direct_distances, exact_search, row_squared_norms, sorted_by_distance
 from knn_ue.errors import InvalidInputError, StorageError
 
 _GROWTH = 4
@@ -133,14 +133,14 @@ class ExactIndex:
         self.vectors = vectors
 
     @cached_property
-    def _largest(self) -> float:
-        return max_squared_norm(self.vectors)
+    def _squared_norms(self) -> FloatArray:
+        return row_squared_norms(self.vectors)
 
     def search(
         self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
     ) -> tuple[FloatArray, IntArray]:
         """See `Index.search`; equal to comparing with every row."""
-        return exact_search(self.vectors, queries, n_neighbors, largest=self._largest, excluded=excluded)
+        return exact_search(self.vectors, self._squared_norms, queries, n_neighbors, excluded)
 
 
 class FaissIndex:

@@ -17,7 +17,7 @@ from knn_ue.arrays import (
     text_tuple,
     to_numpy,
 )
-from knn_ue.datastore.exact import max_squared_norm
+from knn_ue.datastore.exact import row_squared_norms
 from knn_ue.datastore.indexes import FaissIndex, IndexOptions, build_index, index_options, read_index
 from knn_ue.datastore.journal import Added, Change, Journal, Removed, start_journal
 from knn_ue.datastore.normalization import Normalization, Normalize
@@ -294,7 +294,7 @@ def _empty_segment(n_columns: int) -> Segment:
 
 
 def _check_range(vectors: FloatArray) -> None:
-    largest = max_squared_norm(vectors)
+    largest = float(row_squared_norms(vectors).max(initial=0.0))
     low, high = _SQUARED_NORM_RANGE
     if largest > high or 0 < largest < low:
         raise InvalidInputError(
