@@ -138,3 +138,44 @@ def coverage(exact_ids, found_ids):
         n_exact += len(wanted)
         n_found += len(wanted & set(found))
     return n_found / n_exact
+
+
+# weight
+
+
+def knn_weight(distances, neighbor_labels, predicted, alpha, tau, lam, b):
+    """The paper's W, one row and one neighbor at a time; a missing neighbor (label -1, inf) adds nothing."""
+    weights = []
+    for row in range(len(predicted)):
+        k = len(distances[row])
+        nearness = 0.0
+        same = 0
+        for distance, label in zip(distances[row], neighbor_labels[row], strict=True):
+            nearness += math.exp(-distance / tau)
+            same += label == predicted[row]
+        weights.append(alpha / k * nearness + lam * (same / k + b))
+    return weights
+
+
+def scaled_softmax(logits, weight):
+    """softmax(weight * logits) of one row."""
+    top = max(weight * z for z in logits)
+    exponentials = [math.exp(weight * z - top) for z in logits]
+    return [value / sum(exponentials) for value in exponentials]
+
+
+# neighbors
+
+
+def brute_force(features, queries, k):
+    """Ids and Euclidean distances of the k nearest rows, by comparing with every row; equal distances by id."""
+    all_ids, all_distances = [], []
+    for query in queries:
+        pairs = []
+        for row, feature in enumerate(features):
+            squared = sum((a - b) ** 2 for a, b in zip(query, feature, strict=True))
+            pairs.append((math.sqrt(squared), row))
+        nearest = sorted(pairs)[:k]
+        all_ids.append([row for _, row in nearest])
+        all_distances.append([distance for distance, _ in nearest])
+    return all_ids, all_distances

@@ -14,8 +14,8 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
-from knn_ue.scaling import MIN_WEIGHT
 from knn_ue.types import Neighbors
+from knn_ue.weighting.scaling import MIN_WEIGHT
 
 Distance = Literal["euclidean", "squared"]
 Positivity = Literal["bounded", "floor"]

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.scaling import ScaledLogits
 from knn_ue.types import Neighbors
-from knn_ue.weighting import (
+from knn_ue.weighting.formula import (
     FLOOR_WIDTH,
     Distance,
     Positivity,
@@ -24,9 +23,10 @@ from knn_ue.weighting import (
     floored,
     kernel_means,
 )
+from knn_ue.weighting.scaling import ScaledLogits
 
-# Below a tenth of the median distance the weight explodes (1e12 on a tagger's words) for a gain on validation of
-# 0.04 % that costs 8 % on test; far above it the distance term is a constant.
+# Below a tenth of the median distance the weight explodes to separate a few validation rows, and test rows pay for it
+# (docs/gotchas.md measures that); far above it the distance term is a constant.
 TAU_RANGE = (0.1, 1000.0)
 _TAUS_PER_DECADE = 4
 _GRID_VALUES = 50_000
@@ -114,38 +114,47 @@ def _fit_bounded(problem: WeightProblem, tau_range: tuple[float, float]) -> Floa
     low, high = np.log(tau_range)
     grid = np.linspace(low, high, max(2, 1 + int(np.ceil((high - low) / np.log(10) * _TAUS_PER_DECADE))))
     sample = problem.every(max(1, problem.logits.shifted.size // _GRID_VALUES))
-    found: list[tuple[float, FloatArray]] = []
-    for log_tau in grid:
-        found.append(_best_at(sample, log_tau, found[-1][1] if found else None))
-    losses = np.array([loss for loss, _ in found])
+    found: list[_Optimum] = []
+    for log_tau in grid[::-1]:  # from large taus, where the problem is tame, to small ones
+        found.insert(0, _best_at(sample, log_tau, found[0] if found else None))
+    losses = np.array([optimum.loss for optimum in found])
     bordered = np.r_[np.inf, losses, np.inf]
     minima = np.flatnonzero((bordered[1:-1] <= bordered[:-2]) & (bordered[1:-1] <= bordered[2:]))
     minima = minima[np.argsort(losses[minima])][:_REFINED_MINIMA]
     candidates = []
     for place in minima.tolist():
-        start = found[place][1]
+        near = found[place]
         around = (grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)])
         refined = minimize_scalar(
-            lambda log_tau, start=start: _best_at(problem, log_tau, start)[0],
+            lambda log_tau, near=near: _best_at(problem, log_tau, near).loss,
             bounds=around,
             method="bounded",
             options={"xatol": 1e-4},
         )
         # A bounded search never tries the ends themselves, and an end of the range may be the best of all.
         taus = (float(refined.x), *np.intersect1d(around, (low, high)))
-        candidates += [_best_at(problem, log_tau, start) for log_tau in taus]
-    return _polish(problem, [min(candidates, key=lambda candidate: candidate[0])[1]], tau_range)
+        candidates += [_best_at(problem, log_tau, near) for log_tau in taus]
+    return _polish(problem, [min(candidates, key=lambda candidate: candidate.loss).theta], tau_range)
 
 
-def _best_at(problem: WeightProblem, log_tau: float, start: FloatArray | None) -> tuple[float, FloatArray]:
-    """Return the smallest loss at a tau and its theta; `start` is the theta of a tau nearby."""
+@dataclass(frozen=True, eq=False)
+class _Optimum:
+    """The smallest loss at one tau, its theta, and what each column contributes to the mean weight."""
+
+    loss: float
+    theta: FloatArray
+    shares: FloatArray
+
+
+def _best_at(problem: WeightProblem, log_tau: float, near: _Optimum | None) -> _Optimum:
+    """Solve the convex problem at a tau; `near` is the optimum of a tau nearby."""
     columns = problem.columns(float(np.exp(log_tau)))
     sizes = columns.mean(axis=0)
     sizes[sizes == 0] = 1.0
-    first = np.full(len(sizes), 1.0 / len(sizes)) if start is None else np.delete(start, 1) * sizes
-    loss, x = _newton(problem.logits, columns / sizes, first)
-    x = x / sizes
-    return loss, np.r_[x[0], log_tau, x[1:]]
+    start = np.full(len(sizes), 1.0 / len(sizes)) if near is None else near.shares
+    loss, shares = _newton(problem.logits, columns / sizes, start)
+    x = shares / sizes
+    return _Optimum(loss, np.r_[x[0], log_tau, x[1:]], shares)
 
 
 def _newton(logits: ScaledLogits, columns: FloatArray, x: FloatArray) -> tuple[float, FloatArray]:

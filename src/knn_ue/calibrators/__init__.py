@@ -1,0 +1,18 @@
+"""Outputs -> probabilities; the model stays as it is."""
+
+from knn_ue.calibrators.base import LogitScaling
+from knn_ue.calibrators.density_aware import DensityAwareCalibration
+from knn_ue.calibrators.knn import KnnUE
+from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
+from knn_ue.calibrators.softmax import SoftmaxResponse
+from knn_ue.calibrators.temperature import TemperatureScaling
+
+__all__ = [
+    "ClassStatistics",
+    "DensityAwareCalibration",
+    "KnnUE",
+    "LogitScaling",
+    "MahalanobisScaling",
+    "SoftmaxResponse",
+    "TemperatureScaling",
+]

@@ -1,0 +1,157 @@
+"""kNN-UE: the weight of a row comes from its nearest training examples. Hashimoto et al. (2025)."""
+
+from dataclasses import asdict
+from typing import ClassVar, Self, get_args
+
+import numpy as np
+
+from knn_ue.arrays import FloatArray, check_choice, check_positive
+from knn_ue.calibrators.base import LogitScaling, State, search_for_fit
+from knn_ue.datastore import Datastore
+from knn_ue.errors import InvalidInputError
+from knn_ue.storage import Stored
+from knn_ue.types import Neighbors, NeighborSearch, Outputs
+from knn_ue.weighting import (
+    TAU_RANGE,
+    Distance,
+    Explanation,
+    Positivity,
+    Weight,
+    WeightParams,
+    explain_rows,
+    fit_weight,
+    knn_weight,
+)
+
+
+class KnnUE(LogitScaling):
+    """softmax(W * logits), W large where the nearest stored examples are close and share the predicted label.
+
+    `use_labels=False` drops the label term. `distance` is what the kernel sees, `positivity` how W > 0 is kept (see
+    `knn_ue.weighting`), `tau_range` bounds tau in units of the median neighbor distance. With `params` nothing is
+    fitted: they are used as they are, and `fit` is not needed. How features are normalized is the datastore's choice.
+
+    >>> from knn_ue.toy import two_blobs
+    >>> train, validation, test = two_blobs(overconfident_by=3.0, seed=0)
+    >>> ue = KnnUE(Datastore.build(train.features, train.labels), n_neighbors=32).fit(validation)
+    >>> bool((ue.predict_proba(test).argmax(axis=1) == test.predicted).all())
+    True
+    """
+
+    kind: ClassVar[str] = "knn-ue"
+
+    params_: WeightParams
+    typical_: tuple[float, float]
+
+    def __init__(
+        self,
+        store: NeighborSearch,
+        *,
+        n_neighbors: int = 32,
+        use_labels: bool = True,
+        distance: Distance = "euclidean",
+        positivity: Positivity = "bounded",
+        tau_range: tuple[float, float] = TAU_RANGE,
+        params: WeightParams | None = None,
+    ) -> None:
+        self.store = store
+        self.n_neighbors = n_neighbors
+        self.use_labels = use_labels
+        self.distance = distance
+        self.positivity = positivity
+        self.tau_range = tau_range
+        self.params = params
+
+    def _fit(self, validation: Outputs) -> None:
+        self._check_options()
+        labels = validation.require_labels("KnnUE.fit")
+        neighbors = search_for_fit(self.store, validation.require_features("KnnUE.fit"), self.n_neighbors)
+        self.params_ = self.params or fit_weight(
+            validation.logits,
+            labels,
+            neighbors,
+            use_labels=self.use_labels,
+            distance=self.distance,
+            positivity=self.positivity,
+            tau_range=self.tau_range,
+        )
+        weight = self._weight_of(validation, neighbors)
+        self.typical_ = (float(np.median(weight.distance_term)), float(np.median(weight.label_term)))
+
+    def _weight(self, outputs: Outputs) -> FloatArray:
+        return self._weight_of(outputs, self._neighbors(outputs)).total
+
+    def explain(self, outputs: Outputs, *, top: int = 5) -> list[Explanation]:
+        """Return for each row its weight, both terms and its `top` nearest examples: why it is as sure as it is."""
+        self._check_ready(outputs)
+        check_positive(top, "top")
+        neighbors = self._neighbors(outputs)
+        weight = self._weight_of(outputs, neighbors)
+        return explain_rows(outputs, neighbors, weight, self.store, top=top, typical=getattr(self, "typical_", None))
+
+    def _neighbors(self, outputs: Outputs) -> Neighbors:
+        return self.store.search(outputs.require_features("KnnUE"), self.n_neighbors)
+
+    def _weight_of(self, outputs: Outputs, neighbors: Neighbors) -> Weight:
+        params = self.params_ if hasattr(self, "params_") else self.params
+        assert params is not None  # _check_ready has run
+        return knn_weight(
+            neighbors, outputs.predicted, params, distance=self.distance, positivity=self._used_positivity()
+        )
+
+    def _used_positivity(self) -> Positivity:
+        # Without a label term the weight cannot turn negative: there is nothing to floor.
+        return self.positivity if self.use_labels else "bounded"
+
+    def _check_options(self) -> None:
+        check_positive(self.n_neighbors, "n_neighbors")
+        check_choice(self.distance, "distance", get_args(Distance))
+        check_choice(self.positivity, "positivity", get_args(Positivity))
+        low, high = self.tau_range
+        if not 0 < low < high < np.inf:
+            raise InvalidInputError(f"tau_range must be two rising positive numbers, got {self.tau_range}")
+        if self.params is not None:
+            self.params.check(self._used_positivity())
+            if not self.use_labels and self.params.lam != 0:
+                raise InvalidInputError(
+                    f"params.lam is {self.params.lam} but use_labels=False: set lam=0 or use_labels=True"
+                )
+
+    def _is_fitted(self) -> bool:
+        if self.params is not None:
+            self._check_options()
+            return True
+        return super()._is_fitted()
+
+    def _state(self) -> State:
+        fitted = {"params": asdict(self.params_), "typical": self.typical_} if hasattr(self, "params_") else None
+        options = {
+            "n_neighbors": self.n_neighbors,
+            "use_labels": self.use_labels,
+            "distance": self.distance,
+            "positivity": self.positivity,
+            "tau_range": self.tau_range,
+            "params": None if self.params is None else asdict(self.params),
+            "fitted": fitted,
+        }
+        return State(options=options, stores={"store": self.store})
+
+    @classmethod
+    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:
+        options = stored.options
+        calibrator = cls(
+            stores["store"],
+            n_neighbors=options["n_neighbors"],
+            use_labels=bool(options["use_labels"]),
+            distance=options["distance"],
+            positivity=options["positivity"],
+            tau_range=tuple(options["tau_range"]),
+            params=None if options["params"] is None else WeightParams(**options["params"]),
+        )
+        calibrator._check_options()
+        if options["fitted"] is not None:
+            calibrator.params_ = WeightParams(**options["fitted"]["params"])
+            calibrator.params_.check(calibrator._used_positivity())
+            distance_term, label_term = options["fitted"]["typical"]
+            calibrator.typical_ = (float(distance_term), float(label_term))
+        return calibrator

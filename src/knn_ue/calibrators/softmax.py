@@ -1,0 +1,35 @@
+"""Softmax Response: the model's own probabilities, the baseline of every comparison. Hendrycks and Gimpel (2017)."""
+
+from typing import ClassVar, Self
+
+import numpy as np
+
+from knn_ue.arrays import FloatArray
+from knn_ue.calibrators.base import LogitScaling, State
+from knn_ue.datastore import Datastore
+from knn_ue.storage import Stored
+from knn_ue.types import Outputs
+
+
+class SoftmaxResponse(LogitScaling):
+    """The softmax of the logits; there is nothing to learn, but `fit` is needed as for every method.
+
+    >>> outputs = Outputs(logits=[[0.0, 0.0]], labels=[0])
+    >>> SoftmaxResponse().fit(outputs).predict_proba(outputs)
+    array([[0.5, 0.5]])
+    """
+
+    kind: ClassVar[str] = "softmax"
+
+    def _fit(self, validation: Outputs) -> None:
+        """Nothing to learn."""
+
+    def _weight(self, outputs: Outputs) -> FloatArray:
+        return np.ones(len(outputs))
+
+    def _state(self) -> State:
+        return State(options={})
+
+    @classmethod
+    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (nothing was stored)
+        return cls()

@@ -1,0 +1,43 @@
+"""Temperature Scaling: one temperature for all rows. Guo et al. (2017)."""
+
+from typing import ClassVar, Self
+
+import numpy as np
+
+from knn_ue.arrays import FloatArray
+from knn_ue.calibrators.base import LogitScaling, State
+from knn_ue.datastore import Datastore
+from knn_ue.storage import Stored
+from knn_ue.types import Outputs
+from knn_ue.weighting import fit_temperature
+
+
+class TemperatureScaling(LogitScaling):
+    """softmax(logits / T) with the one positive `temperature_` that minimises the validation log-loss.
+
+    >>> from knn_ue.toy import two_blobs
+    >>> train, validation, test = two_blobs(overconfident_by=3.0, seed=0)
+    >>> round(TemperatureScaling().fit(validation).temperature_)
+    3
+    """
+
+    kind: ClassVar[str] = "temperature"
+
+    temperature_: float
+
+    def _fit(self, validation: Outputs) -> None:
+        self.temperature_ = fit_temperature(validation.logits, validation.require_labels("TemperatureScaling.fit"))
+
+    def _weight(self, outputs: Outputs) -> FloatArray:
+        return np.full(len(outputs), 1.0 / self.temperature_)
+
+    def _state(self) -> State:
+        return State(options={"temperature": self.temperature_})
+
+    @classmethod
+    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
+        calibrator = cls()
+        calibrator.temperature_ = float(stored.options["temperature"])
+        if not calibrator.temperature_ > 0:
+            raise ValueError("its temperature is not positive")
+        return calibrator

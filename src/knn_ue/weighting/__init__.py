@@ -1,0 +1,32 @@
+"""Neighbors -> the weight that multiplies the logits: its formula, its fit, its explanation."""
+
+from knn_ue.weighting.explain import ExplainedNeighbor, Explanation, explain_rows
+from knn_ue.weighting.fit import TAU_RANGE, fit_weight
+from knn_ue.weighting.formula import (
+    Distance,
+    Positivity,
+    Weight,
+    WeightParams,
+    agreement,
+    knn_weight,
+    knn_weight_gradient,
+)
+from knn_ue.weighting.scaling import TemperatureMap, fit_temperature, fit_temperature_map
+
+__all__ = [
+    "TAU_RANGE",
+    "Distance",
+    "ExplainedNeighbor",
+    "Explanation",
+    "Positivity",
+    "TemperatureMap",
+    "Weight",
+    "WeightParams",
+    "agreement",
+    "explain_rows",
+    "fit_temperature",
+    "fit_temperature_map",
+    "fit_weight",
+    "knn_weight",
+    "knn_weight_gradient",
+]

@@ -1,0 +1,137 @@
+"""Why a confidence is what it is: the weight, its two terms, and the neighbors behind them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from knn_ue.arrays import softmax
+from knn_ue.types import Neighbors, NeighborSearch, Outputs
+from knn_ue.weighting.formula import Weight
+
+_NOTABLE = 0.1  # a term within 10 % of its usual size is called usual
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedNeighbor:
+    """A stored example near the row, and whether it carries the predicted label."""
+
+    id: int
+    label: int
+    label_name: str
+    distance: float
+    agrees: bool
+    text: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One row: what was predicted, how sure the model and the calibrated answer are, and why."""
+
+    predicted: int
+    predicted_name: str
+    raw_confidence: float
+    confidence: float
+    weight: float
+    distance_term: float
+    label_term: float
+    n_agreeing: int
+    n_neighbors: int
+    raised_by: tuple[str, ...]
+    lowered_by: tuple[str, ...]
+    neighbors: tuple[ExplainedNeighbor, ...]
+    text: str | None
+
+    def __str__(self) -> str:
+        lines = [f"{self.predicted_name}: {self.raw_confidence:.3f} -> {self.confidence:.3f} (weight {self.weight:.3g}"]
+        lines[0] += f" = distance {self.distance_term:.3g} + label {self.label_term:.3g})"
+        if self.text is not None:
+            lines.insert(0, self.text)
+        for verb, reasons in (("raised", self.raised_by), ("lowered", self.lowered_by)):
+            if reasons:
+                lines.append(f"  {verb} by {'; '.join(reasons)}")
+        for near in self.neighbors:
+            mark = "agrees " if near.agrees else "differs"
+            lines.append(f"  {mark} {near.distance:8.3f}  {near.label_name}  {near.text or f'id {near.id}'}")
+        return "\n".join(lines)
+
+
+def explain_rows(
+    outputs: Outputs,
+    neighbors: Neighbors,
+    weight: Weight,
+    store: NeighborSearch,
+    *,
+    top: int,
+    typical: tuple[float, float] | None,
+) -> list[Explanation]:
+    """Return an explanation of each row; `typical` are the validation medians of the two terms."""
+    names = outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]
+    rows = np.arange(len(outputs))
+    raw = softmax(outputs.logits)[rows, outputs.predicted]
+    calibrated = softmax(outputs.logits, weight.total)[rows, outputs.predicted]
+    agrees = neighbors.labels == outputs.predicted[:, None]
+    explanations = []
+    for row in rows.tolist():
+        raised, lowered = _reasons(weight, row, typical, int(agrees[row].sum()), neighbors.n_neighbors)
+        predicted = int(outputs.predicted[row])
+        explanations.append(
+            Explanation(
+                predicted=predicted,
+                predicted_name=names[predicted],
+                raw_confidence=float(raw[row]),
+                confidence=float(calibrated[row]),
+                weight=float(weight.total[row]),
+                distance_term=float(weight.distance_term[row]),
+                label_term=float(weight.label_term[row]),
+                n_agreeing=int(agrees[row].sum()),
+                n_neighbors=neighbors.n_neighbors,
+                raised_by=raised,
+                lowered_by=lowered,
+                neighbors=_nearest(neighbors, row, predicted, store, names, top),
+                text=None if outputs.texts is None else outputs.texts[row],
+            )
+        )
+    return explanations
+
+
+def _reasons(
+    weight: Weight, row: int, typical: tuple[float, float] | None, n_agreeing: int, n_neighbors: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name each term that is notably above or below its median on validation."""
+    if typical is None:
+        return (), ()
+    raised, lowered = [], []
+    terms = (
+        (weight.distance_term[row], typical[0], "closer neighbors than usual", "more distant neighbors than usual"),
+        (
+            weight.label_term[row],
+            typical[1],
+            f"more agreement than usual ({n_agreeing} of {n_neighbors})",
+            f"less agreement than usual ({n_agreeing} of {n_neighbors})",
+        ),
+    )
+    for value, usual, above, below in terms:
+        if value > usual + _NOTABLE * abs(usual):
+            raised.append(above)
+        elif value < usual - _NOTABLE * abs(usual):
+            lowered.append(below)
+    return tuple(raised), tuple(lowered)
+
+
+def _nearest(
+    neighbors: Neighbors, row: int, predicted: int, store: NeighborSearch, names: Sequence[str], top: int
+) -> tuple[ExplainedNeighbor, ...]:
+    found = [place for place in range(min(top, neighbors.n_neighbors)) if neighbors.ids[row, place] >= 0]
+    ids = [int(neighbors.ids[row, place]) for place in found]
+    return tuple(
+        ExplainedNeighbor(
+            id=neighbor,
+            label=(label := int(neighbors.labels[row, place])),
+            label_name=names[label] if label < len(names) else f"class {label}",
+            distance=float(neighbors.distances[row, place]),
+            agrees=label == predicted,
+            text=text,
+        )
+        for place, neighbor, text in zip(found, ids, store.texts_of(ids), strict=True)
+    )
