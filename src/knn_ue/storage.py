@@ -14,11 +14,12 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
@@ -36,6 +37,7 @@ _ARRAYS = "arrays"
 Meta = dict[str, Any]
 FileWriter = Callable[[Path], None]
 FolderWriter = Callable[[Path], str]
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +69,21 @@ def write_folder(
     folders: Mapping[str, FolderWriter | Path] | None = None,
     journal: Callable[[Path, str], None] | None = None,
     identity: str | None = None,
+    precondition: Callable[[], None] | None = None,
 ) -> str:
     """Replace what the folder `path` holds in one step and return its identity.
 
     `files` and `folders` are written by the callables given; a folder given as a path is a sub-folder already in
-    place, which is kept. `journal` starts the append-only file of the new generation.
+    place, which is kept. `journal` starts the append-only file of the new generation. `precondition` may raise; it
+    is called when no other writer can come between.
     """
     folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with storage_errors(f"{folder} cannot be written", "what it held is unchanged"):
+        _make_folder(folder)
         with locked(folder):
             _refuse_foreign(folder)
+            if precondition is not None:
+                precondition()
             generation = _next_generation(folder)
             identity = identity or secrets.token_hex(16)
             try:
@@ -89,32 +95,30 @@ def write_folder(
                 if _committed_generation(folder) != generation:  # an interrupt may strike just after the commit
                     _remove_ours(folder, lambda name: generation in name)
                 raise
-            _sync_folder(folder.parent)
             kept = {entry["name"] for group in ("files", "folders") for entry in meta[group].values()}
             kept.add(_journal_path(folder, generation).name)
             _remove_ours(folder, lambda name: name not in kept)
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(
-            f"{folder} cannot be written ({error.strerror or error}): nothing in it was changed"
-        ) from error
     return identity
 
 
 def read_folder(path: str | Path, *, kind: str | None = None, identity: str | None = None) -> Stored:
     """Return what the folder `path` holds, arrays memory-mapped, after verifying every file; `kind` is checked."""
+    return parse_folder(path, lambda stored: stored, kind=kind, identity=identity)
+
+
+def parse_folder(
+    path: str | Path, parse: Callable[[Stored], Parsed], *, kind: str | None = None, identity: str | None = None
+) -> Parsed:
+    """Return `parse` of what the folder holds; begin again if a writer replaced the folder meanwhile."""
     folder = Path(path)
-    meta = _read_meta(folder)
     while True:
+        meta = _read_meta(folder)
         try:
-            return _read_parts(folder, meta, kind, identity)
+            return parse(_read_parts(folder, meta, kind, identity))
         except StorageError:
             # A writer may have committed a new generation and removed the files this one names.
-            newer = _read_meta(folder)
-            if newer["generation"] == meta["generation"]:
+            if generation_of(folder) == meta["generation"]:
                 raise
-            meta = newer
 
 
 def generation_of(path: str | Path) -> str:
@@ -127,18 +131,23 @@ def kind_of(path: str | Path) -> str:
     return str(_read_meta(Path(path))["kind"])
 
 
-def read_plain_file(path: Path, limit: int | None = None) -> bytes:
-    """Return the content of a plain file of at most `limit` bytes."""
+def open_plain_file(path: Path) -> BufferedReader:
+    """Open a plain file to read: never a link out of the folder, a pipe that blocks, or an endless device."""
+    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise StorageError(f"{path} is not a plain file: do not trust this folder")
+        return path.open("rb")
+
+
+@contextmanager
+def storage_errors(what: str, way_out: str) -> Iterator[None]:
+    """Turn an error of the operating system into a `StorageError` of one sentence."""
     try:
-        with _open_regular(path) as file:
-            content: bytes = file.read(-1 if limit is None else limit + 1)
+        yield
+    except StorageError:
+        raise
     except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"{path} cannot be read ({error.strerror or error})") from None
-    if limit is not None and len(content) > limit:
-        raise StorageError(f"{path} is larger than {limit} bytes: do not trust this folder")
-    return content
+        raise StorageError(f"{what} ({error.strerror or error}): {way_out}") from error
 
 
 @contextmanager
@@ -193,13 +202,24 @@ def _write_parts(
 
 def _commit(folder: Path, generation: str, meta: Meta) -> None:
     draft = folder / f"{_META}.{generation}"
-    with draft.open("x", encoding="utf-8") as file:
-        json.dump(meta | {"checksum": _checksum(meta)}, file, indent=1, sort_keys=True)
+    with draft.open("xb") as file:
+        file.write(_encode_meta(folder, meta))
         file.flush()
         os.fsync(file.fileno())
     _sync_folder(folder)  # the data files must be findable before anything names them
     os.replace(draft, folder / _META)  # noqa: PTH105 (the commit; named as the documentation names it)
-    _sync_folder(folder)
+    with storage_errors(f"{folder} was written, but the disk does not confirm it", "write it again"):
+        _sync_folder(folder)
+
+
+def _encode_meta(folder: Path, meta: Meta) -> bytes:
+    """Return the content of meta.json, having made sure that it can be read back."""
+    meta = json.loads(json.dumps(meta))  # what JSON makes of it is what the checksum must hold for
+    _check_meta(folder, meta)
+    encoded = json.dumps(meta | {"checksum": _checksum(meta)}, indent=1, sort_keys=True).encode()
+    if len(encoded) > _MAX_META_BYTES:
+        raise StorageError(f"the options are larger than {_MAX_META_BYTES} bytes: store what is large as an array")
+    return encoded
 
 
 def _committed_generation(folder: Path) -> str | None:
@@ -209,29 +229,44 @@ def _committed_generation(folder: Path) -> str | None:
         return None
 
 
+def _make_folder(folder: Path) -> None:
+    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in new:
+        with suppress(PermissionError):  # one may write to a folder that one may not open
+            _sync_folder(path.parent)
+
+
 def _refuse_foreign(folder: Path) -> None:
-    if not (folder / _META).exists():
-        strangers = [entry.name for entry in folder.iterdir() if not _OUR_NAME.fullmatch(entry.name)]
-        if strangers:
-            raise StorageError(
-                f"{folder} holds other files ({strangers[0]} and {len(strangers) - 1} more) and no {_META}: "
-                "choose a new or empty folder"
-            )
+    if os.path.lexists(folder / _META):
+        try:
+            _read_meta(folder)
+        except StorageError as error:
+            raise StorageError(f"{error}; nothing was written, choose another folder or empty this one") from None
+        return
+    strangers = sorted(entry.name for entry in folder.iterdir() if not _OUR_NAME.fullmatch(entry.name))
+    if strangers:
+        raise StorageError(
+            f"{folder} holds other files ({strangers[0]} and {len(strangers) - 1} more) and no {_META}: "
+            "choose a new or empty folder"
+        )
 
 
 def _next_generation(folder: Path) -> str:
-    found = (re.search(_GENERATION, entry.name) for entry in folder.iterdir())
+    found = (re.search(_GENERATION, entry.name) for entry in folder.iterdir() if _OUR_NAME.fullmatch(entry.name))
     newest = max((int(match.group()[:8]) for match in found if match), default=0)
-    return f"{newest + 1:08d}-{secrets.token_hex(4)}"
+    return f"{(newest + 1) % 10**8:08d}-{secrets.token_hex(4)}"
 
 
 def _remove_ours(folder: Path, condition: Callable[[str], bool]) -> None:
+    """Remove what nothing names any more; what cannot be removed now is removed by a later write."""
     for entry in folder.iterdir():
         if _OUR_NAME.fullmatch(entry.name) and condition(entry.name):
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+            with suppress(OSError):
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
 
 
 def _sync_file(path: Path) -> None:
@@ -251,21 +286,26 @@ def _sync_folder(path: Path) -> None:
 
 
 def _read_meta(folder: Path) -> Meta:
-    if not (folder / _META).exists():
-        raise StorageError(f"{folder} has no {_META}: it is not a knn-ue folder, or was never saved completely")
+    path = folder / _META
+    with storage_errors(f"{folder} cannot be read", "check the path and its permissions"):
+        if not os.path.lexists(path):
+            raise StorageError(f"{folder} has no {_META}: it is not a knn-ue folder, or was never saved completely")
+        with open_plain_file(path) as file:
+            content = file.read(_MAX_META_BYTES + 1)
+    if len(content) > _MAX_META_BYTES:
+        raise StorageError(f"{path} is larger than {_MAX_META_BYTES} bytes: do not trust this folder")
     try:
-        meta = json.loads(read_plain_file(folder / _META, _MAX_META_BYTES))
+        meta = json.loads(content)
+        if not isinstance(meta, dict) or type(meta.get("format")) is not int or meta["format"] < 1:
+            raise StorageError(f"{path} has no format number: it is not a knn-ue folder")
+        if meta["format"] > FORMAT:
+            raise StorageError(
+                f"{folder} has format {meta['format']}, this version reads {FORMAT}: upgrade with pip install -U knn-ue"
+            )
+        if meta.pop("checksum", None) != _checksum(meta):
+            raise StorageError(f"{path} does not match its checksum: it was altered; restore it from a copy")
     except (ValueError, RecursionError):
-        raise StorageError(f"{folder / _META} is not valid JSON: restore the folder from a copy") from None
-    if not isinstance(meta, dict) or not isinstance(meta.get("format"), int):
-        raise StorageError(f"{folder / _META} has no format number: it is not a knn-ue folder")
-    if meta["format"] > FORMAT:
-        raise StorageError(
-            f"{folder} has format {meta['format']}, this version reads {FORMAT}: upgrade with pip install -U knn-ue"
-        )
-    checksum = meta.pop("checksum", None)
-    if checksum != _checksum(meta):
-        raise StorageError(f"{folder / _META} does not match its checksum: it was altered; restore it from a copy")
+        raise StorageError(f"{path} is not valid JSON: restore the folder from a copy") from None
     _check_meta(folder, meta)
     return meta
 
@@ -288,7 +328,9 @@ def _check_meta(folder: Path, meta: Meta) -> None:
 
 def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None) -> Stored:
     if kind is not None and meta["kind"] != kind:
-        raise StorageError(f"{folder} holds a {meta['kind']!r}, not a {kind!r}: load it with the class that saved it")
+        raise StorageError(
+            f"{folder} holds a {meta['kind'][:40]!r}, not a {kind!r}: load it with the class that saved it"
+        )
     if identity is not None and meta["identity"] != identity:
         raise StorageError(f"{folder} is not the folder that was saved there: it was swapped; restore it from a copy")
     if _ARRAYS not in meta["files"]:
@@ -302,7 +344,7 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
     folders: dict[str, Path] = {}
     for name, entry in meta["folders"].items():
         folders[name] = folder / entry["name"]
-        if _read_meta(folders[name])["identity"] != entry["identity"]:
+        if folders[name].is_symlink() or _read_meta(folders[name])["identity"] != entry["identity"]:
             raise StorageError(f"{folders[name]} is not the folder that was saved there: it was swapped")
     return Stored(
         path=folder,
@@ -317,19 +359,14 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
 
 
 def _verify(path: Path, entry: Meta) -> None:
-    try:
-        with _open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != entry["size"]:
-                raise StorageError(f"{path} has {size} bytes instead of {entry['size']}: it is damaged; restore it")
-            if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
-                raise StorageError(f"{path} does not match its checksum: it is damaged or swapped; restore it")
-    except FileNotFoundError:
-        raise StorageError(f"{path} is missing: restore the folder from a copy") from None
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"{path} cannot be read ({error.strerror or error})") from None
+    if not os.path.lexists(path):
+        raise StorageError(f"{path} is missing: restore the folder from a copy")
+    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != entry["size"]:
+            raise StorageError(f"{path} has {size} bytes instead of {entry['size']}: it is damaged; restore it")
+        if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
+            raise StorageError(f"{path} does not match its checksum: it is damaged or swapped; restore it")
 
 
 def _fingerprint(path: Path) -> Meta:
@@ -343,10 +380,3 @@ def _checksum(meta: Meta) -> str:
 
 def _journal_path(folder: Path, generation: str) -> Path:
     return folder / f"journal.{generation}.log"
-
-
-def _open_regular(path: Path) -> Any:
-    """Open a plain file only: never a link out of the folder, a pipe that blocks, or an endless device."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise StorageError(f"{path} is not a plain file: do not trust this folder")
-    return path.open("rb")

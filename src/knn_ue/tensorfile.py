@@ -1,4 +1,4 @@
-"""Arrays <-> one safetensors file, written block by block and read memory-mapped.
+"""Arrays <-> the safetensors format: a file written block by block and read memory-mapped, or bytes for small ones.
 
 The safetensors library builds the whole file in memory when it writes and copies what it reads; a datastore may
 be larger than memory, so both are done here on the same format. The library still judges every file that is read.
@@ -55,21 +55,51 @@ def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
-    except (SafetensorError, OSError, ValueError) as error:
-        raise StorageError(f"{path} is not a safetensors file ({error}): restore it from a copy") from None
-    content = np.memmap(path, dtype=np.uint8, mode="r")
-    length = int.from_bytes(content[:8].tobytes(), "little")
-    if length > _MAX_HEADER_BYTES:
-        raise StorageError(f"{path} has a header of {length} bytes, more than we ever write: do not trust this folder")
-    header = json.loads(content[8 : 8 + length].tobytes())
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    for name in names:
-        entry = header[name]
-        dtype = _DTYPES.get(entry["dtype"])
-        start, end = (8 + length + offset for offset in entry["data_offsets"])
-        if dtype is None or start % np.dtype(dtype).itemsize:
-            raise StorageError(f"{path} holds {name!r} in a layout we never write: do not trust this folder")
-        arrays[name] = np.asarray(content[start:end]).view(dtype).reshape(entry["shape"])
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+        if length > _MAX_HEADER_BYTES:
+            raise ValueError(f"a header of {length} bytes")
+        with safe_open(path, framework="numpy") as tensors:
+            names = set(tensors.keys())
+        content = np.memmap(path, dtype=np.uint8, mode="r")
+        header = json.loads(content[8 : 8 + length].tobytes())
+        return {name: _view(content, 8 + length, header[name]) for name in names}
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StorageError(f"{path} is not a safetensors file as we write it ({error}): restore it") from None
+
+
+def arrays_to_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return a safetensors document in memory."""
+    from safetensors.numpy import save
+
+    document: bytes = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    return document
+
+
+def arrays_from_bytes(document: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a safetensors document; ValueError where it is none."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays: dict[str, npt.NDArray[Any]] = load(document)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a safetensors document ({error})") from None
     return arrays
+
+
+def stored_array(
+    arrays: Mapping[str, npt.NDArray[Any]], name: str, dtype: type[np.generic], n_dimensions: int
+) -> npt.NDArray[Any]:
+    """Return one of the `arrays` that were read, refusing one that is not what we write under that name."""
+    if name not in arrays or arrays[name].dtype != dtype or arrays[name].ndim != n_dimensions:
+        raise ValueError(f"{name} is not a stored {n_dimensions}-dimensional array of {np.dtype(dtype).name}")
+    return arrays[name]
+
+
+def _view(content: npt.NDArray[np.uint8], data_start: int, entry: dict[str, Any]) -> npt.NDArray[Any]:
+    start, end = (data_start + offset for offset in entry["data_offsets"])
+    dtype = np.dtype(_DTYPES[entry["dtype"]])
+    if start % dtype.itemsize:
+        raise ValueError("its arrays are not aligned")
+    return np.asarray(content[start:end]).view(dtype).reshape(entry["shape"])

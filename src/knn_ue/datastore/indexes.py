@@ -2,19 +2,23 @@
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive
-from knn_ue.datastore.exact import direct_distances, exact_search, row_squared_norms, sorted_by_distance
+from knn_ue.datastore.exact import ExactIndex, direct_distances, sorted_by_distance
+from knn_ue.datastore.faissfile import faiss_reason, parts_of, read_faiss, write_faiss
 from knn_ue.errors import InvalidInputError, StorageError
 
 _GROWTH = 4
 _ADD_ROWS = 1 << 16
+_SEARCH_VALUES = 1 << 22
 _AUTO_EXACT_VALUES = 1 << 26
+_LARGEST_SETTING = 2**31 - 1
+# faiss ends the process on "HNSW0" and "RR0".
+_NUMBERED = re.compile(r"([A-Za-z]+)([0-9]{1,9})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +43,14 @@ class IndexOptions:
             value = getattr(self, name)
             if value is not None:
                 check_positive(value, name)
+                if value > _LARGEST_SETTING:
+                    raise InvalidInputError(f"{name} must be at most {_LARGEST_SETTING}, got {value}")
         if not isinstance(self.factory, str) or not self.factory:
             raise InvalidInputError(
                 f'factory must be a faiss factory string such as "IVF256,SQ8", got {self.factory!r}'
             )
+        if any(int(number) < (2 if "NS" in name else 1) for name, number in _NUMBERED.findall(self.factory)):
+            raise InvalidInputError(f"numbers in factory must be at least 1, and 2 after HNSW, got {self.factory!r}")
         if self.factory.endswith(",RFlat"):
             object.__setattr__(self, "factory", self.factory.removesuffix(",RFlat"))
             if self.refine_factor == 1:
@@ -91,56 +99,35 @@ def build_index(vectors: FloatArray, options: IndexOptions) -> Index:
 
     try:
         inner = faiss.index_factory(vectors.shape[1], options.factory)
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         raise InvalidInputError(
             f'index must be "exact", "auto" or a faiss factory string for {vectors.shape[1]} columns, '
-            f"got {options.factory!r} ({_reason(error)})"
+            f"got {options.factory!r} ({faiss_reason(error)})"
         ) from None
+    _prepare_training(inner)
     try:
         inner.train(vectors)
         for start in range(0, len(vectors), _ADD_ROWS):
             inner.add(vectors[start : start + _ADD_ROWS])
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         raise InvalidInputError(
-            f"faiss cannot build {options.factory!r} from {len(vectors)} rows ({_reason(error)}): "
+            f"faiss cannot build {options.factory!r} from {len(vectors)} rows ({faiss_reason(error)}): "
             'store more examples or choose a smaller index, such as "exact"'
         ) from None
     return FaissIndex(inner, vectors, options)
 
 
+def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
+    """Build what was built before over other rows; exact where too few are left for it."""
+    try:
+        return build_index(vectors, options)
+    except InvalidInputError:
+        return ExactIndex(vectors)
+
+
 def read_index(path: Path, vectors: FloatArray, options: IndexOptions) -> Index:
     """Read a faiss file whose checksum was verified, refusing one that does not belong to `vectors`."""
-    import faiss
-
-    limit = faiss.get_deserialization_vector_byte_limit()
-    # No stored part is larger than the file; the tables faiss computes from it are allowed a gigabyte.
-    faiss.set_deserialization_vector_byte_limit(max(path.stat().st_size, 1 << 30))
-    try:
-        inner = faiss.read_index(str(path))
-    except (RuntimeError, MemoryError) as error:
-        raise StorageError(f"{path} is not a usable faiss index ({_reason(error)}): restore it from a copy") from None
-    finally:
-        faiss.set_deserialization_vector_byte_limit(limit)
-    if not inner.is_trained or (inner.ntotal, inner.d) != vectors.shape:
-        raise StorageError(f"{path} indexes {inner.ntotal} rows of {inner.d}, not {vectors.shape}: it was swapped")
-    return FaissIndex(inner, vectors, options)
-
-
-class ExactIndex:
-    """Searches the vectors themselves."""
-
-    def __init__(self, vectors: FloatArray) -> None:
-        self.vectors = vectors
-
-    @cached_property
-    def _squared_norms(self) -> FloatArray:
-        return row_squared_norms(self.vectors)
-
-    def search(
-        self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
-    ) -> tuple[FloatArray, IntArray]:
-        """See `Index.search`; equal to comparing with every row."""
-        return exact_search(self.vectors, self._squared_norms, queries, n_neighbors, excluded)
+    return FaissIndex(read_faiss(path, vectors.shape), vectors, options)
 
 
 class FaissIndex:
@@ -160,32 +147,36 @@ class FaissIndex:
         rows = np.full((len(queries), n_neighbors), -1, dtype=np.int64)
         pending = np.arange(len(queries))
         fetch = min(len(self.vectors), n_neighbors * self.refine_factor)
-        while len(pending):
-            found = self._propose(queries[pending], fetch)
-            missing = found < 0 if excluded is None else (found < 0) | excluded[found]
-            exact = direct_distances(self.vectors, queries[pending], np.where(missing, 0, found))
-            exact[missing] = np.inf
-            nearest, nearest_rows = sorted_by_distance(exact, found, n_neighbors)
-            width = nearest.shape[1]
-            distances[pending, :width] = nearest
-            rows[pending, :width] = np.where(np.isinf(nearest), -1, nearest_rows)
-            if fetch >= len(self.vectors):
+        while fetch and len(pending):
+            unfinished = []
+            step = max(1, _SEARCH_VALUES // fetch)
+            for block in (pending[start : start + step] for start in range(0, len(pending), step)):
+                found = self._propose(queries[block], fetch)
+                filled = found[:, -1] >= 0  # what faiss did not fill now it will not fill later
+                if excluded is not None:
+                    found = np.where(excluded[found], -1, found)
+                exact = direct_distances(self.vectors, queries[block], found)
+                nearest, nearest_rows = sorted_by_distance(exact, found, n_neighbors)
+                distances[block, : nearest.shape[1]] = nearest
+                rows[block, : nearest.shape[1]] = nearest_rows
+                unfinished.append(block[filled & ((found >= 0).sum(axis=1) < n_neighbors)])
+            if fetch == len(self.vectors):
                 break
-            short = (~missing).sum(axis=1) < n_neighbors
-            pending = pending[short & (found[:, -1] >= 0)]  # what faiss did not fill now it will not fill later
+            pending = np.concatenate(unfinished)
             fetch = min(len(self.vectors), fetch * _GROWTH)
         return distances, rows
 
     def write(self, path: Path) -> None:
         """Write the faiss part to a file."""
-        import faiss
-
-        faiss.write_index(self.inner, str(path))
+        write_faiss(self.inner, path)
 
     def _propose(self, queries: FloatArray, fetch: int) -> IntArray:
-        found: IntArray = self.inner.search(queries, fetch)[1]
-        if found.size and found.max() >= len(self.vectors):
-            raise StorageError(f"the index names row {found.max()} of {len(self.vectors)}: it is damaged; rebuild it")
+        try:
+            found: IntArray = self.inner.search(queries, fetch)[1]
+        except (RuntimeError, MemoryError) as error:
+            raise StorageError(f"faiss cannot search this index ({faiss_reason(error)}): rebuild it") from None
+        if found.size and (found.max() >= len(self.vectors) or found.min() < -1):
+            raise StorageError(f"the index names rows that do not exist among {len(self.vectors)}: rebuild it")
         return found
 
 
@@ -203,6 +194,12 @@ def _apply_settings(inner: Any, options: IndexOptions) -> None:
             faiss.ParameterSpace().set_index_parameter(inner, faiss_name, value)
         except RuntimeError:
             raise InvalidInputError(f"{name}={value} has no effect on {options.factory!r}: leave it out") from None
+    # faiss allocates for as many as it is told, also where it is told by a file.
+    for part in parts_of(inner):
+        if hasattr(part, "nprobe"):
+            part.nprobe = min(max(1, part.nprobe), part.nlist)
+        if hasattr(part, "hnsw"):
+            part.hnsw.efSearch = min(max(1, part.hnsw.efSearch), max(1, part.ntotal))
 
 
 def _refuse_settings(options: IndexOptions) -> None:
@@ -211,6 +208,12 @@ def _refuse_settings(options: IndexOptions) -> None:
             raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
 
 
-def _reason(error: Exception) -> str:
-    """Keep the last clause of faiss's message: the rest is a C++ function signature."""
-    return re.sub(r"\s+", " ", str(error)).split(": ", 1)[-1].removeprefix("Error: ").strip()
+def _prepare_training(inner: Any) -> None:
+    """Skip what faiss does for others: seconds of reordering each code book, and advice on stderr."""
+    for part in parts_of(inner):
+        if hasattr(part, "do_polysemous_training"):  # only serves a search mode that is not used here
+            part.do_polysemous_training = False
+        owners: list[Any] = [part, getattr(part, "pq", None)]
+        for owner in owners:
+            if hasattr(owner, "cp"):
+                owner.cp.min_points_per_centroid = 1

@@ -8,23 +8,26 @@ A finished record that fails its checksum is damage, and said to be.
 import os
 import struct
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
-from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.arrays import FloatArray, IntArray, float_matrix, label_vector
 from knn_ue.datastore.texts import PackedTexts
-from knn_ue.errors import StorageError
-from knn_ue.storage import generation_of, locked, read_plain_file
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.storage import generation_of, locked, open_plain_file, storage_errors
+from knn_ue.tensorfile import arrays_from_bytes, arrays_to_bytes, stored_array
 
 _MAGIC = b"knn-ue journal 1\n"
 _HEAD = struct.Struct("<QII")
+# Bounds what a hostile journal can make us allocate.
+_MAX_BODY_BYTES = 1 << 31
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,87 +52,100 @@ Change = Added | Removed
 
 def start_journal(path: Path, generation: str) -> None:
     """Create the empty journal of a generation; it says whose it is, so that a swapped one is found out."""
-    path.write_bytes(_MAGIC + generation.encode() + b"\n")
+    path.write_bytes(_opening(generation))
 
 
+def read_journal(path: Path, generation: str) -> tuple["Journal", list[Change]]:
+    """Return the journal of a generation, ready to be appended to, and every acknowledged change in order."""
+    opening = _opening(generation)
+    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
+        if file.read(len(opening)) != opening:
+            raise StorageError(f"{path} is not the journal of generation {generation}: restore it from a copy")
+        changes = []
+        end = len(opening)
+        for body in _bodies(file, path):
+            changes.append(_decode(body, path))
+            end += _HEAD.size + len(body)
+        size = os.fstat(file.fileno()).st_size
+    return Journal(path=path, generation=generation, end=end, size=size), changes
+
+
+@dataclass(frozen=True, kw_only=True)
 class Journal:
-    """The journal of one generation of a folder, opened to read and to append."""
+    """A journal as it was last seen: `end` of its last whole record, and `size` with what a crash left behind it."""
 
-    def __init__(self, path: Path, generation: str) -> None:
-        self.path = path
-        self.generation = generation
-        self._seen = 0
-        self._end = 0
+    path: Path
+    generation: str
+    end: int
+    size: int
 
-    def read(self) -> list[Change]:
-        """Return every acknowledged change in order."""
-        content = read_plain_file(self.path)
-        start = _MAGIC + self.generation.encode() + b"\n"
-        if not content.startswith(start):
-            raise StorageError(
-                f"{self.path} is not the journal of generation {self.generation}: restore it from a copy"
+    def append(self, change: Change) -> "Journal":
+        """Write one change and return the longer journal once it is on disk; after an error nothing has changed."""
+        body = arrays_to_bytes(_to_arrays(change))
+        if len(body) > _MAX_BODY_BYTES:
+            raise InvalidInputError(
+                f"one change may hold {_MAX_BODY_BYTES} bytes, this one has {len(body)}: make it in parts"
             )
-        changes: list[Change] = []
-        position = len(start)
-        while (body := self._body_at(content, position)) is not None:
-            changes.append(self._decode(body))
-            position += _HEAD.size + len(body)
-        self._seen, self._end = len(content), position
-        return changes
-
-    def append(self, change: Change) -> None:
-        """Write one change and return when it is on disk; after an error nothing has changed."""
-        body = save(_to_arrays(change))
-        head = _HEAD.pack(len(body), zlib.crc32(body), 0)
-        head = _HEAD.pack(len(body), zlib.crc32(body), zlib.crc32(head))
-        try:
+        record = _head(len(body), zlib.crc32(body)) + body
+        with storage_errors(f"{self.path} cannot be written", "nothing was changed"), locked(self.path.parent):
+            self.check_unchanged()
             # Unbuffered, so that what failed to be written cannot be written again when the file closes.
-            with locked(self.path.parent):
-                self.check_unchanged()
-                with self.path.open("rb+", buffering=0) as file:
-                    file.truncate(self._end)  # drop what a crash left unfinished
-                    self._seen = self._end
-                    try:
-                        _write_all(file, self._end, head + body)
-                    except BaseException:
-                        file.truncate(self._end)
-                        raise
-        except OSError as error:
-            if isinstance(error, StorageError):
-                raise
-            raise StorageError(f"{self.path} cannot be written ({error.strerror}): nothing was changed") from None
-        self._end += len(head) + len(body)
-        self._seen = self._end
+            with self.path.open("rb+", buffering=0) as file:
+                try:
+                    file.truncate(self.end)  # drop what a crash left unfinished
+                    _write_all(file, self.end, record)
+                except BaseException:
+                    # Back to the size that this journal knows, zeros instead of an unfinished record.
+                    file.truncate(self.end)
+                    file.truncate(self.size)
+                    raise
+        end = self.end + len(record)
+        return replace(self, end=end, size=end)
 
     def check_unchanged(self) -> None:
         """Raise if another process has written to the folder since this journal was read."""
-        if generation_of(self.path.parent) != self.generation or self.path.stat().st_size != self._seen:
+        unchanged = generation_of(self.path.parent) == self.generation and self.path.stat().st_size == self.size
+        if not unchanged:
             raise StorageError(f"{self.path.parent} was changed by another writer: load it again, then repeat")
 
-    def _body_at(self, content: bytes, position: int) -> bytes | None:
-        """Return the record's body at `position`, None where the journal ends or its last record is unfinished."""
-        rest = len(content) - position
-        if rest < _HEAD.size or not any(content[position:]):
-            return None
-        length, body_crc, head_crc = _HEAD.unpack_from(content, position)
-        damaged = zlib.crc32(_HEAD.pack(length, body_crc, 0)) != head_crc
-        if not damaged and length > rest - _HEAD.size:
-            return None
-        body = content[position + _HEAD.size : position + _HEAD.size + length]
-        if damaged or zlib.crc32(body) != body_crc:
+
+def _opening(generation: str) -> bytes:
+    return _MAGIC + generation.encode() + b"\n"
+
+
+def _head(length: int, body_crc: int) -> bytes:
+    return _HEAD.pack(length, body_crc, zlib.crc32(_HEAD.pack(length, body_crc, 0)))
+
+
+def _bodies(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Yield each record's body up to the end, or to a record at the end that was never finished."""
+    rest = os.fstat(file.fileno()).st_size - file.tell()
+    while rest >= _HEAD.size:
+        head = file.read(_HEAD.size)
+        length, body_crc, _ = _HEAD.unpack(head)
+        whole_head = head == _head(length, body_crc) and length <= _MAX_BODY_BYTES
+        if (whole_head and length > rest - _HEAD.size) or (not any(head) and _only_zeros(file)):
+            return
+        body = file.read(length) if whole_head else b""
+        if not whole_head or zlib.crc32(body) != body_crc:
+            end = os.fstat(file.fileno()).st_size - rest
             raise StorageError(
-                f"{self.path} is damaged at byte {position}: restore it from a copy, or cut it to {position} bytes "
+                f"{path} is damaged at byte {end}: restore it from a copy, or cut it to {end} bytes "
                 "to lose the changes from there on"
             )
-        return body
+        rest -= _HEAD.size + length
+        yield body
 
-    def _decode(self, body: bytes) -> Change:
-        try:
-            return _from_arrays(load(body))
-        except (SafetensorError, KeyError, ValueError, TypeError):
-            raise StorageError(
-                f"{self.path} holds a record that is neither added nor removed rows: do not trust it"
-            ) from None
+
+def _only_zeros(file: BinaryIO) -> bool:
+    """Say whether nothing but zeros follows: a file system may leave them where a crash cut off a record."""
+    for _ in range(0, _MAX_BODY_BYTES, _CHUNK_BYTES):
+        chunk = file.read(_CHUNK_BYTES)
+        if not chunk:
+            return True
+        if chunk != bytes(len(chunk)):
+            return False
+    return False
 
 
 def _write_all(file: FileIO, position: int, record: bytes) -> None:
@@ -143,15 +159,22 @@ def _write_all(file: FileIO, position: int, record: bytes) -> None:
 def _to_arrays(change: Change) -> dict[str, npt.NDArray[Any]]:
     if isinstance(change, Removed):
         return {"removed_ids": change.ids}
-    arrays = {"features": change.features, "ids": change.ids, "labels": change.labels, **change.texts.to_arrays()}
-    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return {"features": change.features, "ids": change.ids, "labels": change.labels, **change.texts.to_arrays()}
 
 
-def _from_arrays(arrays: dict[str, npt.NDArray[Any]]) -> Change:
-    if set(arrays) == {"removed_ids"}:
-        return Removed(ids=arrays["removed_ids"].astype(np.int64))
-    features, ids, labels = arrays["features"], arrays["ids"], arrays["labels"]
-    texts = PackedTexts.from_arrays(arrays)
-    if features.ndim != 2 or not len(features) == len(ids) == len(labels) == len(texts) or features.dtype != np.float32:
-        raise ValueError("rows of different length")
-    return Added(features=features, ids=ids.astype(np.int64), labels=labels.astype(np.int64), texts=texts)
+def _decode(body: bytes, path: Path) -> Change:
+    try:
+        arrays = arrays_from_bytes(body)
+        if set(arrays) == {"removed_ids"}:
+            return Removed(ids=stored_array(arrays, "removed_ids", np.int64, 1))
+        features = float_matrix(stored_array(arrays, "features", np.float32, 2), "features", dtype=np.float32)
+        texts = PackedTexts.from_arrays(arrays)
+        ids = stored_array(arrays, "ids", np.int64, 1)
+        labels = label_vector(stored_array(arrays, "labels", np.int64, 1), "labels", length=len(features))
+        if not len(features) == len(ids) == len(texts):
+            raise ValueError("rows of different length")
+        return Added(features=features, ids=ids, labels=labels, texts=texts)
+    except ValueError as error:
+        raise StorageError(
+            f"{path} holds a record that is neither added nor removed rows ({error}): do not trust it"
+        ) from None

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.arrays import FloatArray, check_choice
-from knn_ue.errors import StorageError
+from knn_ue.arrays import FloatArray, check_choice, check_not_empty
+from knn_ue.tensorfile import stored_array
 
 Normalize = Literal["none", "l2", "standardize"]
 _ROWS = 1 << 14
@@ -29,8 +29,9 @@ class Normalization:
     def learn(cls, features: FloatArray, kind: Normalize) -> "Normalization":
         """Learn from stored `features` (n, d)."""
         check_choice(kind, "normalize", get_args(Normalize))
-        if kind != "standardize" or not len(features):
+        if kind != "standardize":
             return cls(kind, np.empty(0), np.empty(0))
+        check_not_empty(len(features), 'features for normalize="standardize"')
         mean = features.mean(axis=0, dtype=np.float64)
         scale = np.sqrt(sum(((block - mean) ** 2).sum(axis=0) for block in _blocks(features)) / len(features))
         constant = scale <= 1e-7 * np.abs(mean)  # what float32 rounding alone leaves of a constant column
@@ -48,7 +49,8 @@ class Normalization:
                 block /= np.where(length == 0, 1.0, length)
             else:
                 block = (block - self.mean) / self.scale
-            result[start : start + _ROWS] = block
+            with np.errstate(over="ignore"):  # too large for float32: the caller's range check says so
+                result[start : start + _ROWS] = block
         return result
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -57,13 +59,12 @@ class Normalization:
 
     @classmethod
     def from_arrays(cls, kind: Any, arrays: dict[str, npt.NDArray[Any]], n_columns: int) -> "Normalization":
-        """Return the normalization stored in `arrays`."""
-        mean, scale = arrays["normalize_mean"], arrays["normalize_scale"]
-        expected = (n_columns,) if kind == "standardize" else (0,)
-        if kind not in get_args(Normalize) or mean.shape != expected or scale.shape != expected:
-            raise StorageError(
-                f"the stored normalization {kind!r} does not fit {n_columns} columns: restore the folder"
-            )
+        """Return the normalization stored in `arrays`; ValueError where it is not as we write it."""
+        mean, scale = (stored_array(arrays, f"normalize_{name}", np.float64, 1) for name in ("mean", "scale"))
+        expected = n_columns if kind == "standardize" else 0
+        usable = np.isfinite(mean).all() and (scale > 0).all()
+        if kind not in get_args(Normalize) or not len(mean) == len(scale) == expected or not usable:
+            raise ValueError(f"its normalization {kind!r} does not fit {n_columns} columns")
         return cls(kind, mean, scale)
 
 

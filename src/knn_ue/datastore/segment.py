@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
-from knn_ue.datastore.indexes import ExactIndex, Index
+from knn_ue.datastore.exact import ExactIndex
+from knn_ue.datastore.indexes import Index
 from knn_ue.datastore.texts import PackedTexts
 
 Texts = Sequence[str | None] | PackedTexts
@@ -37,6 +38,12 @@ class Segment:
             removed=np.zeros(len(ids), dtype=bool),
         )
 
+    @classmethod
+    def empty(cls, n_columns: int) -> "Segment":
+        """Return a segment without rows."""
+        none = np.empty(0, dtype=np.int64)
+        return cls.of(np.empty((0, n_columns), dtype=np.float32), none, none, [])
+
     def __len__(self) -> int:
         return len(self.ids) - int(self.removed.sum())
 
@@ -57,10 +64,11 @@ class Segment:
         here[here] = (self.ids[rows[here]] == ids[here]) & ~self.removed[rows[here]]
         return np.where(here, rows, -1)
 
-    def without(self, rows: IntArray) -> "Segment":
-        """Return the segment with `rows` marked as removed."""
+    def without(self, ids: IntArray) -> "Segment":
+        """Return the segment with those of `ids` that are here marked as removed."""
+        rows = self.rows_of(ids)
         removed = self.removed.copy()
-        removed[rows] = True
+        removed[rows[rows >= 0]] = True
         return replace(self, removed=removed)
 
     def extended(self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None]) -> "Segment":
@@ -69,7 +77,7 @@ class Segment:
             _append_rows(self.vectors, vectors),
             np.concatenate((self.ids, ids)),
             np.concatenate((self.labels, labels)),
-            [*(self.texts[row] for row in range(len(self.ids))), *texts],
+            [*self.texts, *texts],
         )
         return replace(longer, removed=np.concatenate((self.removed, longer.removed[len(self.removed) :])))
 

@@ -1,7 +1,7 @@
 """Datastore: the training examples' features and labels, searchable, growing, and safe on disk."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -17,27 +17,49 @@ from knn_ue.arrays import (
     text_tuple,
     to_numpy,
 )
-from knn_ue.datastore.exact import row_squared_norms
-from knn_ue.datastore.indexes import FaissIndex, IndexOptions, build_index, index_options, read_index
-from knn_ue.datastore.journal import Added, Change, Journal, Removed, start_journal
+from knn_ue.datastore.exact import ExactIndex, row_squared_norms
+from knn_ue.datastore.indexes import FaissIndex, IndexOptions, build_index, index_options, read_index, rebuild_index
+from knn_ue.datastore.journal import Added, Change, Journal, Removed, read_journal, start_journal
 from knn_ue.datastore.normalization import Normalization, Normalize
 from knn_ue.datastore.segment import Segment
 from knn_ue.datastore.texts import PackedTexts
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import Stored, read_folder, write_folder
+from knn_ue.storage import Stored, generation_of, parse_folder, write_folder
+from knn_ue.tensorfile import stored_array
 from knn_ue.types import Neighbors
 
 KIND = "datastore"
 # Beyond this, float32 squared distances overflow to infinity or vanish, and faiss would order rows by chance.
 _SQUARED_NORM_RANGE = (1e-30, 1e37)
+_MAX_ID = 2**62
+_Found = tuple[FloatArray, IntArray, IntArray]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _State:
+    """All that changes in a store, replaced in one step: a search, or an interrupt, meets the old one or the new."""
+
+    base: Segment
+    added: Segment
+    next_id: int
+    stored: Stored | None = None
+    journal: Journal | None = None
+
+    @property
+    def segments(self) -> tuple[Segment, Segment]:
+        return self.base, self.added
+
+    @property
+    def has_changes(self) -> bool:
+        return len(self.added.ids) > 0 or bool(self.base.removed.any())
 
 
 class Datastore:
     """Labelled feature vectors that answer "which stored examples are nearest?".
 
     Made by `build` or `load`. Every example has an id that never changes and is never given again. A store that was
-    loaded from a folder writes each `add` and `remove` to the folder's journal before it returns; `save` writes a
-    snapshot and leaves the store itself as it was. Searches may run in other threads meanwhile.
+    loaded from a folder writes each `add` and `remove` to the folder's journal before it returns; `save` to another
+    folder writes a snapshot and leaves the store itself as it was. Searches may run in other threads meanwhile.
 
     >>> store = Datastore.build([[0.0, 0.0], [3.0, 4.0]], [0, 1], texts=["origin", "far"])
     >>> found = store.search([[0.0, 0.0]], n_neighbors=2)
@@ -56,12 +78,8 @@ class Datastore:
     ) -> None:
         self.options = options
         self._normalization = normalization
-        self._next_id = next_id
-        self._stored = stored
-        self._journal: Journal | None = None
         self._lock = RLock()
-        # One tuple, replaced in one step: a search that runs meanwhile keeps the pair it began with.
-        self._segments = (base, _empty_segment(base.vectors.shape[1]))
+        self._state = _State(base=base, added=Segment.empty(base.vectors.shape[1]), next_id=next_id, stored=stored)
 
     @classmethod
     def build(
@@ -83,7 +101,7 @@ class Datastore:
             texts = text_tuple(texts, "texts", length=len(matrix))
         normalization = Normalization.learn(matrix, normalize)
         vectors = normalization(matrix)
-        _check_range(vectors)
+        _check_range(vectors, all_of_them=True)
         options = index_options(index, *vectors.shape)
         base = Segment.of(
             vectors,
@@ -95,22 +113,23 @@ class Datastore:
         return cls(base=base, options=options, normalization=normalization, next_id=len(vectors))
 
     def __len__(self) -> int:
-        return sum(len(segment) for segment in self._segments)
+        return sum(len(segment) for segment in self._state.segments)
 
     @property
     def n_columns(self) -> int:
         """Number of feature columns."""
-        return int(self._segments[0].vectors.shape[1])
+        return int(self._state.base.vectors.shape[1])
 
     @property
     def path(self) -> Path | None:
         """The folder this store was loaded from and writes its changes to."""
-        return None if self._stored is None else self._stored.path
+        stored = self._state.stored
+        return None if stored is None else stored.path
 
     @property
     def ids(self) -> IntArray:
         """The ids stored now, rising."""
-        return np.concatenate([segment.ids[~segment.removed] for segment in self._segments])
+        return np.concatenate([segment.ids[~segment.removed] for segment in self._state.segments])
 
     def search(self, features: object, n_neighbors: int) -> Neighbors:
         """Return the `n_neighbors` nearest examples of each row, sorted by (distance, id), padded with id -1.
@@ -118,21 +137,19 @@ class Datastore:
         Distances are Euclidean, computed directly from the vectors (after normalization, if any).
         """
         check_positive(n_neighbors, "n_neighbors")
-        queries = self._queries(features)
-        base, added = self._segments
+        queries = self._normalization(self._checked_features(features))
+        _check_range(queries)
+        base, added = self._state.segments
         found = base.search(queries, n_neighbors)
         if len(added.ids):
-            pairs = zip(found, added.search(queries, n_neighbors), strict=True)
-            distances, ids, labels = (np.concatenate(pair, axis=1) for pair in pairs)
-            order = np.lexsort((ids, distances), axis=1)[:, :n_neighbors]
-            found = tuple(np.take_along_axis(values, order, axis=1) for values in (distances, ids, labels))  # type: ignore[assignment]
+            found = _merged(found, added.search(queries, n_neighbors))
         return Neighbors(distances=found[0], ids=found[1], labels=found[2])
 
     def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text of each id, None where none was stored or the id is gone."""
         wanted = np.asarray(ids, dtype=np.int64)
         texts: list[str | None] = [None] * len(wanted)
-        for segment in self._segments:
+        for segment in self._state.segments:
             for position, row in enumerate(segment.rows_of(wanted).tolist()):
                 if row >= 0:
                     texts[position] = segment.texts[row]
@@ -145,100 +162,91 @@ class Datastore:
         packed = PackedTexts.pack(
             [None] * len(matrix) if texts is None else text_tuple(texts, "texts", length=len(matrix))
         )
-        vectors = self._normalization(matrix)
-        _check_range(vectors)
+        _check_range(self._normalization(matrix))
         with self._lock:
-            ids = np.arange(self._next_id, self._next_id + len(matrix))
-            change = Added(features=matrix, ids=ids, labels=new_labels, texts=packed)
-            if self._journal is not None and len(ids):
-                self._journal.append(change)
-            self._apply(change)
+            ids = np.arange(self._state.next_id, self._state.next_id + len(matrix))
+            self._make(Added(features=matrix, ids=ids, labels=new_labels, texts=packed))
         return ids
 
     def remove(self, ids: object) -> None:
         """Forget examples by id; an unknown id is an error and then nothing is removed."""
-        wanted = np.unique(label_vector(np.atleast_1d(to_numpy(ids, "ids")), "ids"))
+        array = np.atleast_1d(to_numpy(ids, "ids"))
+        if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
+            raise InvalidInputError(f"ids must be whole numbers in one dimension, got {array.dtype} {array.shape}")
+        wanted = np.unique(array.astype(np.int64))
         with self._lock:
-            known = np.isin(wanted, self.ids)
-            if not known.all():
-                raise InvalidInputError(
-                    f"id {wanted[~known][0]} is not stored (never added, or removed): nothing was removed"
-                )
-            change = Removed(ids=wanted)
-            if self._journal is not None and len(wanted):
-                self._journal.append(change)
-            self._apply(change)
+            rows = [segment.rows_of(wanted) for segment in self._state.segments]
+            unknown = wanted[np.maximum(*rows) < 0]
+            if len(unknown):
+                raise InvalidInputError(f"id {unknown[0]} is not stored (never added, or removed): nothing was removed")
+            self._make(Removed(ids=wanted))
 
     def compact(self) -> None:
         """Rebuild the index over the examples stored now; ids stay, removed rows and the journal go.
 
-        Holds a second copy of the vectors while it works; a crash leaves the store as it was.
+        Holds a second copy of the vectors while it works; a crash leaves the store as it was. Where too few rows are
+        left to train the index, they are searched exactly.
         """
         with self._lock:
-            parts = list(zip(*(segment.live() for segment in self._segments), strict=True))
-            vectors, ids, labels = (np.concatenate(part) for part in parts[:3])
-            texts = [text for part in parts[3] for text in part]
-            base = Segment.of(vectors, ids, labels, texts, build_index(vectors, self.options))
-            compacted = Datastore(
-                base=base, options=self.options, normalization=self._normalization, next_id=self._next_id
-            )
-            if self._stored is not None:
-                if self._journal is not None:
-                    self._journal.check_unchanged()
-                compacted._write(self._stored.path, self._stored.identity)
-                compacted = Datastore.load(self._stored.path)
-                self._stored, self._journal = compacted._stored, compacted._journal
-            self._segments = compacted._segments
+            state = self._state
+            if not state.has_changes:
+                return
+            base = self._compacted(state)
+            if state.stored is None or state.journal is None:
+                self._state = _State(base=base, added=Segment.empty(self.n_columns), next_id=state.next_id)
+            else:
+                self._write(state.stored.path, base, state.stored.identity, state.journal.check_unchanged)
+                self._state = Datastore.load(state.stored.path)._state
 
     def save(self, path: str | Path) -> str:
-        """Write a snapshot to the folder `path` in one step and return its identity; changes are folded in."""
+        """Write a snapshot to the folder `path` in one step, changes folded in, and return its identity.
+
+        On the folder that this store was loaded from, that is `compact`.
+        """
         with self._lock:
-            if len(self._segments[1].ids) or self._segments[0].removed.any():
-                snapshot = Datastore(
-                    base=self._segments[0],
-                    options=self.options,
-                    normalization=self._normalization,
-                    next_id=self._next_id,
-                )
-                snapshot._segments = self._segments
-                snapshot.compact()
-                return snapshot._write(path)
-            return self._write(path)
+            state = self._state
+            if state.stored is not None and _is_still_at(state.stored, Path(path)):
+                self.compact()
+                return state.stored.identity
+            return self._write(path, self._compacted(state) if state.has_changes else state.base)
 
     @classmethod
     def load(cls, path: str | Path, *, identity: str | None = None) -> "Datastore":
         """Open the folder `path`, memory-mapped; its journal is read back and later changes are written to it."""
-        stored = read_folder(path, kind=KIND, identity=identity)
-        try:
-            store = cls._from_stored(stored)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(
-                f"{path} does not hold a datastore as we write it ({error}): restore it from a copy"
-            ) from None
-        store._journal = Journal(stored.journal, stored.generation)
-        for change in store._journal.read():
-            store._apply(change)
-        return store
+        return parse_folder(path, cls._from_stored, kind=KIND, identity=identity)
 
     @classmethod
     def _from_stored(cls, stored: Stored) -> "Datastore":
+        try:
+            store = cls._base_from_stored(stored)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(
+                f"{stored.path} does not hold a datastore as we write it ({error}): restore it from a copy"
+            ) from None
+        journal, changes = read_journal(stored.journal, stored.generation)
+        for change in changes:
+            store._state = store._after(change)
+        store._state = replace(store._state, journal=journal)
+        return store
+
+    @classmethod
+    def _base_from_stored(cls, stored: Stored) -> "Datastore":
         arrays = stored.arrays
-        vectors, ids, labels = arrays["vectors"], arrays["ids"], arrays["labels"]
+        vectors = stored_array(arrays, "vectors", np.float32, 2)
+        ids = stored_array(arrays, "ids", np.int64, 1)
+        labels = label_vector(stored_array(arrays, "labels", np.int64, 1), "labels")
         texts = PackedTexts.from_arrays(arrays)
-        if (
-            vectors.ndim != 2
-            or vectors.dtype != np.float32
-            or not len(vectors) == len(ids) == len(labels) == len(texts)
-        ):
+        if not len(vectors) == len(ids) == len(labels) == len(texts) or not vectors.shape[1]:
             raise ValueError("its arrays have different lengths")
+        _check_range(vectors, all_of_them=True)
         next_id = stored.options["next_id"]
-        if len(ids) and ((np.diff(ids) <= 0).any() or ids[0] < 0 or ids[-1] >= next_id):
+        if type(next_id) is not int or not 0 <= next_id <= _MAX_ID:
+            raise ValueError(f"its next id is {next_id!r}")
+        if len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[0] < 0 or ids[-1] >= next_id):
             raise ValueError("its ids do not rise")
         options = IndexOptions(**stored.options["index"])
-        if options.factory == "Flat":
-            index = build_index(vectors, options)
-        else:
-            index = read_index(stored.files["index"], vectors, options)
+        searched_exactly = options.factory == "Flat" or "index" not in stored.files
+        index = ExactIndex(vectors) if searched_exactly else read_index(stored.files["index"], vectors, options)
         return cls(
             base=Segment.of(vectors, ids, labels, texts, index),
             options=options,
@@ -247,37 +255,53 @@ class Datastore:
             stored=stored,
         )
 
-    def _write(self, path: str | Path, identity: str | None = None) -> str:
-        base = self._segments[0]
+    def _compacted(self, state: _State) -> Segment:
+        parts = list(zip(*(segment.live() for segment in state.segments), strict=True))
+        vectors, ids, labels = (np.concatenate(part) for part in parts[:3])
+        texts = [text for part in parts[3] for text in part]
+        return Segment.of(vectors, ids, labels, texts, rebuild_index(vectors, self.options))
+
+    def _write(
+        self,
+        path: str | Path,
+        base: Segment,
+        identity: str | None = None,
+        precondition: Callable[[], None] | None = None,
+    ) -> str:
+        next_id = self._state.next_id
         texts = base.texts if isinstance(base.texts, PackedTexts) else PackedTexts.pack(base.texts)
         arrays: dict[str, Any] = {"vectors": base.vectors, "ids": base.ids, "labels": base.labels}
         return write_folder(
             path,
             kind=KIND,
-            options={"index": asdict(self.options), "normalize": self._normalization.kind, "next_id": self._next_id},
+            options={"index": asdict(self.options), "normalize": self._normalization.kind, "next_id": next_id},
             arrays=arrays | texts.to_arrays() | self._normalization.to_arrays(),
             files={"index": base.index.write} if isinstance(base.index, FaissIndex) else {},
             journal=start_journal,
             identity=identity,
+            precondition=precondition,
         )
 
-    def _apply(self, change: Change) -> None:
-        base, added = self._segments
-        if isinstance(change, Removed):
-            rows = [segment.rows_of(change.ids) for segment in (base, added)]
-            base, added = (part.without(row[row >= 0]) for part, row in zip((base, added), rows, strict=True))
-        elif len(change.ids):
-            if change.features.shape[1] != self.n_columns or change.ids[0] != self._next_id:
-                raise StorageError("the journal does not continue this store: it was swapped; restore it from a copy")
-            texts = [change.texts[row] for row in range(len(change.ids))]
-            added = added.extended(self._normalization(change.features), change.ids, change.labels, texts)
-            self._next_id = int(change.ids[-1]) + 1
-        self._segments = (base, added)
+    def _make(self, change: Change) -> None:
+        """Make a change durable, then visible. An interrupt between leaves a journal that is longer than we know."""
+        if not len(change.ids):
+            return
+        state = self._after(change)
+        if state.journal is not None:
+            state = replace(state, journal=state.journal.append(change))
+        self._state = state
 
-    def _queries(self, features: object) -> FloatArray:
-        queries = self._normalization(self._checked_features(features))
-        _check_range(queries)
-        return queries
+    def _after(self, change: Change) -> _State:
+        state = self._state
+        if isinstance(change, Removed):
+            return replace(state, base=state.base.without(change.ids), added=state.added.without(change.ids))
+        next_id = state.next_id + len(change.ids)
+        continues = np.array_equal(change.ids, np.arange(state.next_id, next_id))
+        if change.features.shape[1] != self.n_columns or not continues or next_id > _MAX_ID:
+            raise StorageError("the journal does not continue this store: it was swapped; restore it from a copy")
+        texts = [change.texts[row] for row in range(len(change.ids))]
+        vectors = self._normalization(change.features)
+        return replace(state, added=state.added.extended(vectors, change.ids, change.labels, texts), next_id=next_id)
 
     def _checked_features(self, features: object) -> FloatArray:
         matrix = float_matrix(features, "features", dtype=np.float32)
@@ -288,15 +312,32 @@ class Datastore:
         return matrix
 
 
-def _empty_segment(n_columns: int) -> Segment:
-    none = np.empty(0, dtype=np.int64)
-    return Segment.of(np.empty((0, n_columns), dtype=np.float32), none, none, [])
+def _merged(first: _Found, second: _Found) -> _Found:
+    """Return the nearest of two results, as many as each has columns."""
+    n_neighbors = first[0].shape[1]
+    distances = np.concatenate((first[0], second[0]), axis=1)
+    ids, labels = (np.concatenate(pair, axis=1) for pair in ((first[1], second[1]), (first[2], second[2])))
+    order = np.lexsort((ids, distances), axis=1)[:, :n_neighbors]
+    take = np.take_along_axis
+    return take(distances, order, axis=1), take(ids, order, axis=1), take(labels, order, axis=1)
 
 
-def _check_range(vectors: FloatArray) -> None:
+def _is_still_at(stored: Stored, path: Path) -> bool:
+    """Say whether `path` is the folder that a store was loaded from, and has not vanished since."""
+    if path.resolve() != stored.path.resolve():
+        return False
+    try:
+        generation_of(path)
+    except StorageError:
+        return False
+    return True
+
+
+def _check_range(vectors: FloatArray, *, all_of_them: bool = False) -> None:
+    """Refuse lengths that float32 distances cannot tell apart; short vectors only if no others are among them."""
     largest = float(row_squared_norms(vectors).max(initial=0.0))
     low, high = _SQUARED_NORM_RANGE
-    if largest > high or 0 < largest < low:
+    if not largest <= high or (all_of_them and 0 < largest < low):
         raise InvalidInputError(
             f"features must have lengths between {low**0.5:.0e} and {high**0.5:.0e} for float32 distances, "
             f"the longest has {largest**0.5:.3g}: multiply all features by one constant"

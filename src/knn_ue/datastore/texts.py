@@ -1,6 +1,6 @@
 """Many strings as two arrays, so that they can be memory-mapped and read one at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.errors import StorageError
+from knn_ue.tensorfile import stored_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,7 @@ class PackedTexts:
     def __post_init__(self) -> None:
         starts = np.concatenate(([0], self.ends[:-1]))
         if len(self.present) != len(self.ends) or (starts > self.ends).any() or (self.ends > len(self.content)).any():
-            raise StorageError("the stored texts contradict each other: restore the folder from a copy")
+            raise ValueError("its texts contradict each other")
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -35,7 +36,13 @@ class PackedTexts:
         if not self.present[row]:
             return None
         start = self.ends[row - 1] if row else 0
-        return self.content[start : self.ends[row]].tobytes().decode("utf-8", "surrogatepass")
+        try:
+            return self.content[start : self.ends[row]].tobytes().decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise StorageError(f"the text stored in row {row} is not UTF-8: restore the folder from a copy") from None
+
+    def __iter__(self) -> Iterator[str | None]:
+        return (self[row] for row in range(len(self)))
 
     @classmethod
     def pack(cls, texts: Sequence[str | None]) -> "PackedTexts":
@@ -53,5 +60,9 @@ class PackedTexts:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> "PackedTexts":
-        """Return the texts stored in `arrays`."""
-        return cls(arrays["text_content"], arrays["text_ends"], arrays["text_present"])
+        """Return the texts stored in `arrays`; ValueError where they are not as we write them."""
+        return cls(
+            stored_array(arrays, "text_content", np.uint8, 1),
+            stored_array(arrays, "text_ends", np.int64, 1),
+            stored_array(arrays, "text_present", np.bool_, 1),
+        )

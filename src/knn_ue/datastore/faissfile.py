@@ -1,0 +1,112 @@
+"""A faiss index <-> a file. What is read may come from an enemy, and faiss trusts much of what it reads.
+
+faiss checks most of a file itself, but mutated files of some kinds make its search hang or crash. Only the kinds that
+withstood our fuzzing are written and read; what faiss leaves unchecked in them is checked here.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from knn_ue.errors import InvalidInputError, StorageError
+
+_FUZZED = {
+    "IndexPreTransform",
+    "IndexFlat",
+    "IndexFlatL2",
+    "IndexPQ",
+    "IndexPQFastScan",
+    "IndexScalarQuantizer",
+    "IndexIVFFlat",
+    "IndexIVFPQ",
+    "IndexIVFPQFastScan",
+    "IndexIVFScalarQuantizer",
+    "IndexHNSWFlat",
+    "IndexHNSWPQ",
+    "IndexHNSWSQ",
+}
+_reading = Lock()
+
+
+def write_faiss(index: Any, path: Path) -> None:
+    """Write a faiss index to a file."""
+    import faiss
+
+    strange = _kinds(index) - _FUZZED
+    if strange:
+        raise InvalidInputError(
+            f"a faiss {strange.pop()} cannot be saved, because faiss does not read it back safely: "
+            'choose "exact", or build from Flat, PQ, SQ, IVF and HNSW'
+        )
+    try:
+        faiss.write_index(index, str(path))
+    except RuntimeError as error:
+        raise OSError(faiss_reason(error)) from None
+
+
+def read_faiss(path: Path, shape: tuple[int, ...]) -> Any:
+    """Read the faiss index of `shape` (rows, columns) from a file whose checksum was verified."""
+    import faiss
+
+    with _bounded_by(path.stat().st_size):
+        try:
+            # Without its tables, which may be larger than the file: they are computed again below.
+            index = faiss.read_index(str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+        except (RuntimeError, MemoryError) as error:
+            raise StorageError(
+                f"{path} is not a usable faiss index ({faiss_reason(error)}): restore it from a copy"
+            ) from None
+    if not index.is_trained or (index.ntotal, index.d) != shape:
+        raise StorageError(f"{path} indexes {index.ntotal} rows of {index.d}, not {shape}: it was swapped")
+    if _kinds(index) - _FUZZED or not all(_is_sound(part) for part in parts_of(index)):
+        raise StorageError(f"{path} is not a faiss index as we write it: do not trust this folder")
+    for part in parts_of(index):
+        if hasattr(part, "use_precomputed_table") and part.use_precomputed_table >= 0:
+            part.precompute_table()
+    return index
+
+
+def parts_of(index: Any) -> list[Any]:
+    """Return the index and those inside it, each as its own class."""
+    import faiss
+
+    part = faiss.downcast_index(index)
+    # A pre-transform holds its index, an IVF its quantizer, an HNSW its vectors.
+    inner = [getattr(part, name) for name in ("index", "quantizer", "storage") if getattr(part, name, None) is not None]
+    return [part, *(deeper for child in inner for deeper in parts_of(child))]
+
+
+def faiss_reason(error: Exception) -> str:
+    """Keep the last clause of faiss's message: the rest is a C++ function signature."""
+    return re.sub(r"\s+", " ", str(error)).split(": ", 1)[-1].removeprefix("Error: ").strip()
+
+
+def _kinds(index: Any) -> set[str]:
+    return {type(part).__name__ for part in parts_of(index)}
+
+
+def _is_sound(part: Any) -> bool:
+    """Check what faiss does not: the padded size of the blocks that a fast scan reads."""
+    if not hasattr(part, "ntotal2"):
+        return True
+    padded = -(-part.ntotal // part.bbs) * part.bbs if part.bbs > 0 else -1
+    return bool(part.ntotal2 == padded and part.codes.size() >= padded * part.M2 // 2)
+
+
+@contextmanager
+def _bounded_by(n_bytes: int) -> Iterator[None]:
+    """Let no part of a file claim more bytes or entries than the file has; the limits are the process's, so in turn."""
+    import faiss
+
+    with _reading:
+        limits = faiss.get_deserialization_vector_byte_limit(), faiss.get_deserialization_loop_limit()
+        faiss.set_deserialization_vector_byte_limit(n_bytes + 1)
+        faiss.set_deserialization_loop_limit(n_bytes)
+        try:
+            yield
+        finally:
+            faiss.set_deserialization_vector_byte_limit(limits[0])
+            faiss.set_deserialization_loop_limit(limits[1])
