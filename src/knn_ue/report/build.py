@@ -1,0 +1,193 @@
+"""`build_report`: fitted calibrators and labelled outputs -> one page, its Markdown and its JSON, in one folder."""
+
+import json
+import os
+import platform
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knn_ue.arrays import check_choice
+from knn_ue.calibrators import KnnUE
+from knn_ue.errors import MissingExtraError
+from knn_ue.report.comparison import Comparison, compare
+from knn_ue.report.evaluation import AnsweredSet, answered_sets, check_draws, evaluate_sets
+from knn_ue.report.headline import TEMPERATURE, Headline, headline
+from knn_ue.report.html import to_html
+from knn_ue.report.markdown import to_markdown
+from knn_ue.report.mistakes import Mistake, worst_mistakes
+from knn_ue.report.pictures import Picture, draw_pictures
+from knn_ue.report.record import RAW, Evaluation, EvaluationOptions, library_version
+from knn_ue.storage import storage_errors
+from knn_ue.types import Calibrator, Outputs
+
+_FAVORITE = "knn-ue"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFiles:
+    """Where a report was written."""
+
+    html: Path
+    markdown: Path
+    json: Path
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Report:
+    """Everything a report says. `method` is the calibrated method it is about; `sizes` the rows of each set.
+
+    `no_pictures` says why there are none, where there are none; `explained_by` is who found the neighbors.
+    """
+
+    title: str
+    method: str
+    sizes: Mapping[str, int]
+    evaluation: Evaluation
+    headline: Headline
+    comparisons: Sequence[Comparison]
+    pictures: Sequence[Picture]
+    no_pictures: str | None
+    mistakes: Sequence[Mistake]
+    explained_by: str | None
+    notes: Sequence[str]
+    context: Mapping[str, str]
+
+    def to_html(self) -> str:
+        """Return one page that needs nothing else: no script, no font, no picture from outside."""
+        return to_html(self)
+
+    def to_markdown(self) -> str:
+        """Return the page without its pictures."""
+        return to_markdown(self)
+
+    def to_json(self) -> str:
+        """Return the JSON of `Evaluation`, and beside it the sentences, comparisons, mistakes and context."""
+        content: dict[str, Any] = self.evaluation.to_plain() | {
+            "title": self.title,
+            "method": self.method,
+            "headline": asdict(self.headline),
+            "comparisons": [comparison.to_plain() for comparison in self.comparisons],
+            "mistakes": [mistake.to_plain() for mistake in self.mistakes],
+            "notes": list(self.notes),
+            "context": dict(self.context),
+        }
+        return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def write(self, out: str | Path) -> ReportFiles:
+        """Write report.html, report.md and report.json into the folder `out`, made if need be: all three or none."""
+        folder = Path(out)
+        files = ReportFiles(html=folder / "report.html", markdown=folder / "report.md", json=folder / "report.json")
+        texts = {files.html: self.to_html(), files.markdown: self.to_markdown(), files.json: self.to_json()}
+        with storage_errors(f"the report cannot be written to {folder}", "choose another folder or make room"):
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_all(texts)
+        return files
+
+
+def build_report(
+    calibrators: Mapping[str, Calibrator],
+    test: Outputs,
+    out_of_domain: Mapping[str, Outputs] | None = None,
+    *,
+    title: str = "How sure is the model, really?",
+    method: str | None = None,
+    explain_with: KnnUE | None = None,
+    n_mistakes: int = 3,
+    n_bins: int = 10,
+    n_bootstrap: int = 200,
+    seed: int = 0,
+    notes: Sequence[str] = (),
+    context: Mapping[str, str] | None = None,
+) -> Report:
+    """Evaluate fitted `calibrators` on `test` and each out-of-domain set, each asked once a set, and say what it means.
+
+    The report is about `method`, by default "knn-ue" if it is there, else the last. `explain_with` finds the neighbors
+    of mistakes, by default the method itself or the first kNN-UE; `n_mistakes` are shown of each set before and
+    as many after calibration. `context` says how it was made (command, model, data); versions and seeds are added.
+
+    >>> from knn_ue.calibrators import TemperatureScaling
+    >>> from knn_ue.toy import two_blobs
+    >>> train, validation, test = two_blobs(seed=0)
+    >>> report = build_report({"temperature": TemperatureScaling().fit(validation)}, test, n_bootstrap=0)
+    >>> report.headline.lead[-1]
+    'No answer changes, only how sure the model says it is.'
+    """
+    check_draws(n_bootstrap)
+    sets = answered_sets(calibrators, test, out_of_domain)
+    method = method or (_FAVORITE if _FAVORITE in calibrators else list(calibrators)[-1])
+    check_choice(method, "method", tuple(calibrators))
+    options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, seed=seed)
+    evaluation = evaluate_sets(sets, options)
+    comparisons = compare(sets, method, options)
+    pictures, no_pictures = _pictures(sets, evaluation, method)
+    explained_by, explainer = _explainer(calibrators, method, explain_with)
+    mistakes = worst_mistakes(sets, method, explain_with=explainer, n_mistakes=n_mistakes)
+    return Report(
+        title=title,
+        method=method,
+        sizes={name: len(answered.outputs) for name, answered in sets.items()},
+        evaluation=evaluation,
+        headline=headline(sets, method, comparisons),
+        comparisons=comparisons,
+        pictures=pictures,
+        no_pictures=no_pictures,
+        mistakes=mistakes,
+        explained_by=explained_by if any(mistake.explanation for mistake in mistakes) else None,
+        notes=tuple(notes),
+        context=dict(context or {}) | _circumstances(options),
+    )
+
+
+def _pictures(
+    sets: Mapping[str, AnsweredSet], evaluation: Evaluation, method: str
+) -> tuple[Sequence[Picture], str | None]:
+    drawn = [RAW, *(name for name in (TEMPERATURE,) if name in evaluation and name != method), method]
+    try:
+        return draw_pictures(sets, evaluation, drawn), None
+    except MissingExtraError as error:
+        return (), f"There are no pictures: {error}"
+
+
+def _explainer(
+    calibrators: Mapping[str, Calibrator], method: str, given: KnnUE | None
+) -> tuple[str | None, KnnUE | None]:
+    """Return the calibrator that can name neighbors, and its name if it has one here."""
+    for name in (method, *calibrators):
+        found = calibrators[name]
+        if isinstance(found, KnnUE) and (given is None or found is given):
+            return name, found
+    return ("kNN-UE" if given else None), given
+
+
+def _circumstances(options: EvaluationOptions) -> dict[str, str]:
+    draws = f"{options.n_bootstrap} bootstrap draws, seed {options.seed}" if options.n_bootstrap else "none"
+    return {
+        "knn-ue": library_version(),
+        "Python": platform.python_version(),
+        "numpy": np.__version__,
+        "intervals": draws,
+        "bins of calibration errors": str(options.n_bins),
+    }
+
+
+def _write_all(texts: Mapping[Path, str]) -> None:
+    """Write all files beside their places, then move all: an interruption leaves no half of a file behind."""
+    drafts = {path.with_name(f".{path.name}.{secrets.token_hex(4)}"): path for path in texts}
+    try:
+        for draft, path in drafts.items():
+            with draft.open("xb") as file:
+                file.write(texts[path].encode("utf-8", errors="replace"))  # a text may hold half a surrogate pair
+                file.flush()
+                os.fsync(file.fileno())
+        for draft, path in drafts.items():
+            draft.replace(path)
+    finally:
+        for draft in drafts:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)

@@ -1,0 +1,222 @@
+"""A report as one HTML page that needs nothing else. Every text from outside passes `plain`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from knn_ue.report.css import CSS
+from knn_ue.report.definitions import COMPARISONS, DEFINITIONS, about_intervals, mistakes_heading, shortened
+from knn_ue.report.headline import listed, percent
+from knn_ue.report.html_tables import comparison_table, full_tables, key_tables, name_of, neighbor_table, plain, prose
+from knn_ue.report.mistakes import Mistake
+from knn_ue.report.pictures import Picture, PictureKind
+from knn_ue.report.record import RAW, TEST
+
+if TYPE_CHECKING:
+    from knn_ue.report.build import Report
+
+_PICTURES: dict[PictureKind, tuple[str, str]] = {
+    "reliability": (
+        "Does 90 % sure mean 90 % right?",
+        "On the dotted diagonal, confidence and accuracy agree. Points below it are over-confident, points above it "
+        "too modest. The bars show how many answers have that confidence.",
+    ),
+    "risk-coverage": (
+        "What if only the sure answers are used?",
+        "Answers are taken from the surest to the least sure. The curve is the share of wrong ones among those taken: "
+        "the lower, and the later it rises, the better.",
+    ),
+    "confidence": (
+        "How sure are the right and the wrong answers?",
+        "Wrong answers (hatched) should stand at the left. At the far right, nobody would have checked them.",
+    ),
+}
+
+_LINKS = {
+    "summary": "In short",
+    "numbers": "Numbers",
+    "reliability": "Reliability",
+    "risk-coverage": "Risk and coverage",
+    "confidence": "Confidence",
+    "mistakes": "Mistakes",
+    "definitions": "Definitions",
+    "making": "How it was made",
+}
+_FEW_COLUMNS = 2  # tables with more sets do not stand side by side
+
+
+def to_html(report: "Report") -> str:
+    """Return the page."""
+    sections: dict[str, tuple[str, Iterator[str]]] = {
+        "summary": ("In short", _summary(report)),
+        "numbers": ("The numbers", _numbers(report)),
+        **{str(kind): (heading, _pictures(report, kind, text)) for kind, (heading, text) in _PICTURES.items()},
+        "mistakes": ("Over-confident mistakes, and what their neighbors said", _mistakes(report)),
+        "definitions": ("How the numbers are defined", _definitions(report)),
+        "making": ("How it was made", _making(report)),
+    }
+    links = [f'<li><a href="#{name}">{plain(_LINKS[name])}</a></li>' for name in sections]
+    body = [
+        f'<section id="{name}" aria-labelledby="{name}-heading">\n<h2 id="{name}-heading">{plain(heading)}</h2>\n'
+        + "\n".join(content)
+        + "\n</section>"
+        for name, (heading, content) in sections.items()
+    ]
+    return _PAGE.format(
+        title=plain(report.title),
+        css=CSS,
+        about=_about(report),
+        links="\n".join(links),
+        body="\n".join(body),
+        version=plain(report.context.get("knn-ue", "")),
+    )
+
+
+def _about(report: "Report") -> str:
+    elsewhere = [f"{name_of(name)} ({size:,} rows)" for name, size in report.sizes.items() if name != TEST]
+    parts = [f"{report.sizes[TEST]:,} test rows, {report.evaluation.n_classes} classes"]
+    if elsewhere:
+        parts.append(f"out of domain: {listed(elsewhere)}")
+    parts.append(f"calibrated with {name_of(report.method)}")
+    return " · ".join(parts)
+
+
+def _summary(report: "Report") -> Iterator[str]:
+    yield '<div class="card lead">'
+    yield f"<p>{' '.join(map(prose, report.headline.lead))}</p>"
+    yield f"<ul>{''.join(f'<li>{prose(verdict)}</li>' for verdict in report.headline.verdicts)}</ul>\n</div>"
+    changes = [x for x in report.comparisons if (x.kind, x.other) == ("calibration", RAW)]
+    if changes:
+        yield '<dl class="tiles">'
+        for x in changes:
+            shown = f"{x.style.show(x.theirs)} → {x.style.show(x.ours)} %"
+            yield f"<div><dt>Calibration error on {name_of(x.set_name)}</dt>"
+            verdict = f"{x.verdict} {'from' if x.verdict.startswith('no') else 'than'} raw"
+            yield f'<dd class="big">{shown}</dd><dd class="{x.verdict.split()[0]}">{verdict}</dd></div>'
+        yield "</dl>"
+    for note in report.notes:
+        yield f'<div class="card note"><p>{plain(note)}</p></div>'
+
+
+def _numbers(report: "Report") -> Iterator[str]:
+    yield (
+        f"<p>{name_of(RAW)} is the model as it is. “Best” is marked only where it beats raw"
+        f"{' and their intervals do not overlap' if report.evaluation.options.n_bootstrap else ''}. "
+        "The small print under a number is its interval.</p>"
+    )
+    n_columns = sum(name in report.evaluation.tables for name in report.sizes)
+    yield f'<div class="grid{" broad" if n_columns > _FEW_COLUMNS else ""}">{"".join(key_tables(report))}</div>'
+    yield "<h3>Who is clearly better, and where?</h3>"
+    yield f"<p>{plain(COMPARISONS)}</p>{comparison_table(report)}"
+    yield "<details><summary>Every number</summary>"
+    yield from full_tables(report.evaluation, report.method)
+    yield "</details>"
+
+
+def _pictures(report: "Report", kind: PictureKind, text: str) -> Iterator[str]:
+    pictures = [picture for picture in report.pictures if picture.kind == kind]
+    yield f"<p>{plain(text if pictures else report.no_pictures or 'No set has labels.')}</p>"
+    if pictures:
+        yield '<div class="grid">'
+        yield from map(_figure, pictures)
+        yield "</div>"
+
+
+def _figure(picture: Picture) -> str:
+    svg = picture.svg.replace("<svg ", f'<svg role="img" aria-label="{plain(picture.alt)}" ', 1)
+    where = "in domain" if picture.set_name == TEST else "out of domain"
+    caption = f"<strong>{name_of(picture.set_name)}</strong> ({where}). {prose(picture.description)}"
+    return f'<figure class="card"><div class="paper">{svg}</div>\n<figcaption>{caption}</figcaption></figure>'
+
+
+def _mistakes(report: "Report") -> Iterator[str]:
+    if not report.mistakes:
+        yield "<p>There is no wrong answer to show.</p>"
+        return
+    if report.explained_by is None:
+        yield "<p>No neighbors are shown: they need a kNN-UE, and features of the rows.</p>"
+    else:
+        yield f"<p>Neighbors are the nearest stored training examples, found by {name_of(report.explained_by)}.</p>"
+    for set_name in dict.fromkeys(mistake.set_name for mistake in report.mistakes):
+        yield f"<h3>{name_of(set_name)}</h3>"
+        for side in ("before", "after"):
+            found = [x for x in report.mistakes if (x.set_name, x.side) == (set_name, side)]
+            if found:
+                heading = mistakes_heading(side, report.method)
+                yield f"<details{' open' if set_name == TEST else ''}><summary>{plain(heading)}</summary>"
+                yield from map(_mistake, found)
+                yield "</details>"
+
+
+def _mistake(mistake: Mistake) -> str:
+    facts = {
+        "the model said": name_of(mistake.predicted),
+        "true is": name_of(mistake.truth),
+        "sure before": prose(percent(mistake.raw_confidence)),
+        "sure after": prose(percent(mistake.confidence)),
+    }
+    shown = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts.items())
+    text = f"(row {mistake.row} has no text)" if mistake.text is None else shortened(mistake.text)
+    table = ""
+    if (explanation := mistake.explanation) is not None:
+        caption = (
+            f"{explanation.n_agreeing} of {explanation.n_neighbors} neighbors agree with “{mistake.predicted}”; "
+            "the nearest ones:"
+        )
+        lines = [
+            (
+                "agrees" if near.agrees else "differs",
+                near.label_name,
+                f"{near.distance:.3f}",
+                f"(row {near.id})" if near.text is None else shortened(near.text),
+            )
+            for near in explanation.neighbors
+        ]
+        table = neighbor_table(caption, lines)
+    label = f"mistake in row {mistake.row} of {mistake.set_name}"
+    return (
+        f'<article class="card" aria-label="{plain(label)}"><blockquote dir="auto">{plain(text)}</blockquote>\n'
+        f'<dl class="facts">{shown}</dl>{table}</article>'
+    )
+
+
+def _definitions(report: "Report") -> Iterator[str]:
+    terms = "".join(f"<dt>{plain(name)}</dt><dd>{plain(meaning)}</dd>" for name, meaning in DEFINITIONS.items())
+    yield f'<dl class="terms">{terms}</dl>'
+    yield f"<p>{plain(about_intervals(report.evaluation.options))}</p>"
+
+
+def _making(report: "Report") -> Iterator[str]:
+    facts = dict(report.context) | {f"rows of {name}": f"{size:,}" for name, size in report.sizes.items()}
+    terms = "".join(f"<div><dt>{plain(name)}</dt><dd>{name_of(value)}</dd></div>" for name, value in facts.items())
+    yield f'<dl class="facts">{terms}</dl>'
+
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{css}</style>
+</head>
+<body>
+<a class="skip" href="#report">Skip to the report</a>
+<header>
+<h1>{title}</h1>
+<p class="soft">{about}</p>
+</header>
+<nav aria-label="Contents">
+<ul>
+{links}
+</ul>
+</nav>
+<main id="report">
+{body}
+</main>
+<footer><p>Made with knn-ue {version}. The same numbers are in report.json (fractions) and report.md.</p></footer>
+</body>
+</html>
+"""

@@ -1,0 +1,152 @@
+"""Which metrics are taken of which rows: of each example, of entities, and of in-domain against out-of-domain rows."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from knn_ue import metrics
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.metrics import EntityScores, Interval
+from knn_ue.metrics.inputs import top_label
+from knn_ue.report.record import EvaluationOptions
+from knn_ue.types import Outputs
+
+_IOB2 = re.compile(r"O|[BI](-.*)?")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measure:
+    """A metric and the arrays it reads, of m rows each; `groups` (m,) are drawn together in a bootstrap."""
+
+    metric: Callable[..., float]
+    arrays: Mapping[str, npt.NDArray[Any]]
+    groups: IntArray | None
+
+    def value(self) -> float:
+        """Return the metric of all rows, NaN where there is none."""
+        return float(self.metric(**self.arrays)) if len(self) else math.nan
+
+    def interval(self, options: EvaluationOptions) -> Interval:
+        """Return the bootstrap interval of the metric, NaN where there is no row."""
+        if not len(self):
+            return Interval(low=math.nan, high=math.nan, estimate=math.nan)
+        return metrics.bootstrap_interval(
+            lambda *drawn: float(self.metric(**dict(zip(self.arrays, drawn, strict=True)))),
+            *self.arrays.values(),
+            n_bootstrap=options.n_bootstrap,
+            level=options.level,
+            seed=options.seed,
+            groups=self.groups,
+        )
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+
+Measures = dict[str, Measure]
+
+
+def row_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions) -> Measures:
+    """Return the metrics of n labelled rows and their probabilities `probs` (n, classes)."""
+    labels = outputs.require_labels("row_measures")
+    confidence, correct = top_label(probs, labels, None, None)
+    full = partial(Measure, arrays={"probs": probs, "labels": labels}, groups=outputs.groups)
+    top = partial(Measure, arrays={"confidence": confidence, "correct": correct}, groups=outputs.groups)
+    n_bins = options.n_bins
+    return {
+        "accuracy": full(metric=metrics.accuracy),
+        "nll": full(metric=metrics.negative_log_likelihood),
+        "brier_multiclass": full(metric=metrics.brier_multiclass),
+        "brier_top_label": top(metric=metrics.brier_top_label),
+        "ece": top(metric=partial(metrics.expected_calibration_error, n_bins=n_bins)),
+        "mce": top(metric=partial(metrics.maximum_calibration_error, n_bins=n_bins)),
+        "adaptive_ece": top(metric=partial(metrics.adaptive_calibration_error, n_bins=n_bins)),
+        "debiased_ece": top(metric=partial(metrics.debiased_calibration_error, n_bins=n_bins)),
+        "class_wise_ece": full(metric=partial(metrics.class_wise_calibration_error, n_bins=n_bins)),
+        "auroc": top(metric=metrics.auroc),
+        "aurc": top(metric=metrics.aurc),
+        "e_aurc": top(metric=metrics.e_aurc),
+    }
+
+
+def has_entities(outputs: Outputs) -> bool:
+    """Say whether the rows are words of sentences, and the classes IOB2 tags."""
+    names = outputs.class_names
+    if names is None or outputs.groups is None or outputs.labels is None:
+        return False
+    return all(map(_IOB2.fullmatch, names)) and any(name != "O" for name in names)
+
+
+def entity_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions) -> Measures:
+    """Return the metrics of the entities in tagged sentences; `probs` (words, classes).
+
+    An entity's confidence is the product over its words. Calibration errors are of the predicted entities; for AUROC
+    and E-AURC each missed one is an error at confidence 0.
+    """
+    assert outputs.groups is not None and outputs.labels is not None and outputs.class_names is not None
+    names = np.array(outputs.class_names)
+    gold = metrics.sentences(names[outputs.labels], outputs.groups)
+    predicted = metrics.sentences(names[probs.argmax(axis=1)], outputs.groups)
+    confidence = metrics.sentences(probs.max(axis=1), outputs.groups)
+    scores = metrics.score_entities(gold=gold, predicted=predicted, confidence=confidence, aggregate="product")
+    sentence = _sentence_of_each(scores, gold, predicted) if options.n_bootstrap else None
+    found = partial(
+        Measure,
+        arrays={"confidence": scores.confidence, "correct": scores.correct},
+        groups=None if sentence is None else sentence[: len(scores.confidence)],
+    )
+    every_confidence, every_correct = scores.ranked()
+    ranked = partial(Measure, arrays={"confidence": every_confidence, "correct": every_correct}, groups=sentence)
+    return {
+        "f1": Measure(metric=_f1, arrays={"correct": every_correct}, groups=sentence),
+        "ece": found(metric=partial(metrics.expected_calibration_error, n_bins=options.n_bins)),
+        "mce": found(metric=partial(metrics.maximum_calibration_error, n_bins=options.n_bins)),
+        "auroc": ranked(metric=metrics.auroc),
+        "e_aurc": ranked(metric=metrics.e_aurc),
+    }
+
+
+def detection_measures(inside: Outputs, outside: Outputs, probs: tuple[FloatArray, FloatArray]) -> Measures:
+    """Return how well confidence tells `inside` from `outside` rows, given the probabilities of both.
+
+    A bootstrap draws from both together, so the share of outside rows varies a little.
+    """
+    confidence = np.concatenate([part.max(axis=1) for part in probs])
+    is_inside = np.arange(len(confidence)) < len(inside)
+    groups = None
+    if inside.groups is not None or outside.groups is not None:
+        numbers = [np.arange(len(x)) if x.groups is None else x.groups for x in (inside, outside)]
+        groups = np.concatenate([numbers[0], numbers[1] + numbers[0].max() + 1])
+    measure = partial(Measure, arrays={"confidence": confidence, "is_inside": is_inside}, groups=groups)
+    return {name: measure(metric=partial(_detection, name=name)) for name in ("fpr95", "auroc", "aupr_in", "aupr_out")}
+
+
+def _detection(
+    *, confidence: FloatArray, is_inside: BoolArray, name: Literal["fpr95", "auroc", "aupr_in", "aupr_out"]
+) -> float:
+    if is_inside.all() or not is_inside.any():
+        return math.nan
+    found = metrics.ood_detection(id_confidence=confidence[is_inside], ood_confidence=confidence[~is_inside])
+    return float(getattr(found, name))
+
+
+def _f1(*, correct: BoolArray) -> float:
+    """F1 of predicted and missed entities together: the gold ones are the correct and the missed."""
+    return float(2 * correct.sum() / (len(correct) + correct.sum()))
+
+
+def _sentence_of_each(scores: EntityScores, gold: list[Any], predicted: list[Any]) -> IntArray:
+    """Return the number of the sentence of each predicted entity, then of each missed one."""
+    numbers = np.arange(len(gold))
+    n_predicted, n_gold = (
+        np.array([len(metrics.extract_entities(tags)) for tags in side]) for side in (predicted, gold)
+    )
+    found = np.repeat(numbers, n_predicted)
+    n_correct = np.bincount(found[scores.correct], minlength=len(gold))
+    return np.concatenate([found, np.repeat(numbers, n_gold - n_correct)])
