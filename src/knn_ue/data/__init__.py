@@ -1,0 +1,27 @@
+"""Where labelled text comes from: files, named sources and the paper's sets -> rows."""
+
+from knn_ue.data.presets import PAPER_SETS, PaperSet, PaperSplit, read_paper
+from knn_ue.data.readers import read_rows
+from knn_ue.data.rows import PairRow, Row, TaggedRow, Task, TextRow, without_label
+from knn_ue.data.splits import split_rows
+from knn_ue.data.tags import TagScheme, convert_tags
+from knn_ue.data.vader import cache_folder, read_vader
+
+__all__ = [
+    "PAPER_SETS",
+    "PairRow",
+    "PaperSet",
+    "PaperSplit",
+    "Row",
+    "TagScheme",
+    "TaggedRow",
+    "Task",
+    "TextRow",
+    "cache_folder",
+    "convert_tags",
+    "read_paper",
+    "read_rows",
+    "read_vader",
+    "split_rows",
+    "without_label",
+]

@@ -1,0 +1,124 @@
+"""The lines of a text file, plain or gzip, one at a time, each with the place that an error message names."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from knn_ue.errors import InvalidInputError
+
+# Bounds the memory that a file without line ends can take.
+MAX_LINE_BYTES = 64 << 20
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands: the line of a file, or the row of a data set."""
+
+    source: str
+    number: int
+    unit: str = "line"
+
+    def error(self, rule: str, value: object, way_out: str) -> InvalidInputError:
+        """Return the error that names the place, the rule, the value and the way out.
+
+        >>> str(Place("a.jsonl", 3).error("text must be a string", 7, "quote it"))
+        'a.jsonl, line 3: text must be a string, got 7: quote it'
+        """
+        return InvalidInputError(f"{self.source}, {self.unit} {self.number}: {rule}, got {shorten(value)}: {way_out}")
+
+
+def shorten(value: object) -> str:
+    """Return how `value` looks, cut to what fits into one sentence.
+
+    >>> shorten("x" * 1000)[-8:]
+    "xxxx'..."
+    """
+    if isinstance(value, str):
+        return repr(value[:_SHOWN]) + ("..." if len(value) > _SHOWN else "")
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def check_file(path: Path) -> None:
+    """Raise unless `path` is a file that may be opened."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise InvalidInputError(
+            f"the file {path} does not exist: check the path "
+            "(or name a source: vader:movies, hub:owner/name:split, paper:imdb:test)"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{shorten(str(path))} cannot be opened ({_reason(error)}): check the path") from None
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder, but one file is needed: name a file in it")
+
+
+def read_lines(path: Path) -> Iterator[tuple[Place, str]]:
+    """Yield each line with its place, line end included, from a UTF-8 file that may be compressed with gzip."""
+    with _open(path) as raw:
+        # Told by the content, since a compressed file often loses its .gz on the way.
+        compressed = raw.peek(2)[:2] == _GZIP_MAGIC
+        if path.suffix == ".gz" and raw.peek(1) and not compressed:
+            raise InvalidInputError(f"{path} is not a gzip file although its name ends in .gz: compress or rename it")
+        if not compressed:
+            yield from _decoded(raw, path)
+            return
+        with gzip.GzipFile(fileobj=raw) as unpacked, io.BufferedReader(unpacked) as stream:
+            yield from _decoded(stream, path)
+
+
+def _decoded(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, str]]:
+    number = 0
+    while line := _next_line(stream, Place(str(path), number + 1)):
+        number += 1
+        place = Place(str(path), number)
+        if number == 1:
+            if line.startswith(_UTF16_MARKS):
+                raise InvalidInputError(f"{path} is written in UTF-16, but UTF-8 is needed: save it as UTF-8")
+            line = line.removeprefix(_UTF8_MARK)
+        if b"\0" in line:
+            raise place.error("a text file must not hold NUL bytes", line, "remove them, or check that it is text")
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            value = line[max(0, error.start - 10) : error.end + 10]
+            raise place.error(f"byte {error.start + 1} is not UTF-8", value, "save the file as UTF-8") from None
+        yield place, text
+
+
+def _open(path: Path) -> io.BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be opened ({_reason(error)}): check its permissions") from None
+
+
+def _next_line(stream: BinaryIO, place: Place) -> bytes:
+    try:
+        line = stream.readline(MAX_LINE_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InvalidInputError(
+            f"{place.source} is a broken gzip file, unreadable from line {place.number} on ({_reason(error)}): "
+            "copy or compress it again"
+        ) from None
+    except OSError as error:
+        raise InvalidInputError(f"{place.source} cannot be read ({_reason(error)}): check the disk") from None
+    if len(line) > MAX_LINE_BYTES:
+        raise place.error(
+            f"a line must be shorter than {MAX_LINE_BYTES >> 20} MiB", line[:_SHOWN], "check that it is a text file"
+        )
+    return line
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

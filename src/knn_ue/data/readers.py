@@ -1,0 +1,126 @@
+"""Files of labelled text -> rows, one at a time: memory stays flat over a file of any size."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+from knn_ue.arrays import check_choice
+from knn_ue.data.conll import read_conll
+from knn_ue.data.fields import Record, check_text, keys_of, pair_row, text_row, tokens_and_tags
+from knn_ue.data.lines import Place, check_file, read_lines
+from knn_ue.data.rows import Row, TaggedRow, Task, TextRow, at_least_one
+from knn_ue.data.sources import is_named, read_named
+from knn_ue.data.tables import read_table
+from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
+from knn_ue.errors import InvalidInputError
+
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+TABLES = {".csv": ",", ".tsv": "\t"}
+COLUMNS = (".conll", ".iob", ".iob1", ".iob2", ".bio", ".bioes", ".bilou", ".tsv", ".txt")
+
+
+def read_rows(source: str | Path, task: Task, *, labelled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
+    """Yield the rows of a file or of a named source: `vader:movies`, `hub:owner/name:split`, `paper:imdb:test`.
+
+    Files, each allowed with .gz: JSON lines (.jsonl, .ndjson, .json); CSV and TSV with a header; for tagging CoNLL
+    columns (.conll, .iob2, .bio, .tsv, .txt and their like); without labels .txt, one text or sentence a line. With
+    `labelled=False` labels need not be there and are left out. `scheme` is how tags are written; rows hold IOB2.
+    A bad line raises `InvalidInputError` with file, line, rule, value and way out; no row is dropped silently.
+    """
+    check_choice(task, "task", get_args(Task))
+    check_choice(scheme, "scheme", get_args(TagScheme))
+    if isinstance(source, str) and is_named(source):
+        return read_named(source, task, labelled=labelled, scheme=scheme)
+    return read_file(Path(source).expanduser(), task, labelled=labelled, scheme=scheme)
+
+
+def read_file(path: Path, task: Task, *, labelled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
+    """Yield the rows of one file, whose extension says how it is written."""
+    check_file(path)
+    extension = _extension(path)
+    if task == "token-classification":
+        return at_least_one(_read_tagged(path, extension, labelled=labelled, scheme=scheme), str(path))
+    if extension == ".txt":
+        return at_least_one(_read_plain(path, task, labelled=labelled), str(path))
+    if extension in JSON_LINES:
+        records = read_json_lines(path)
+    elif extension in TABLES:
+        records = read_table(path, delimiter=TABLES[extension], needed=keys_of(task, labelled=labelled))
+    else:
+        raise _unknown(path, extension, [*JSON_LINES, *TABLES, ".txt"])
+    build = text_row if task == "text-classification" else pair_row
+    return at_least_one((build(record, place, labelled=labelled) for place, record in records), str(path))
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[Place, Record]]:
+    """Yield the JSON object of each line with its place; blank lines hold none."""
+    for place, line in read_lines(path):
+        line = line.strip()
+        if not line:
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise place.error(
+                f"a line must be one JSON object ({error.msg} at column {error.colno})",
+                line,
+                "write one complete object a line",
+            ) from None
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
+            raise place.error(f"a line must be one JSON object ({error})", line, "simplify the line") from None
+        if not isinstance(record, dict):
+            raise place.error("a line must be a JSON object", line, 'write {"text": ..., "label": ...}')
+        yield place, record
+
+
+def _read_tagged(path: Path, extension: str, *, labelled: bool, scheme: TagScheme) -> Iterator[Row]:
+    if extension not in (*JSON_LINES, *COLUMNS):
+        raise _unknown(path, extension, [*JSON_LINES, *COLUMNS])
+    if extension == ".txt" and not labelled:
+        return _read_sentences(path)
+    if labelled and scheme == "auto" and not path.is_file():
+        raise InvalidInputError(
+            f"{path} can be read only once, but finding the tag scheme takes two passes: "
+            "state the scheme or save it as a file"
+        )
+
+    def read() -> Iterator[Sentence]:
+        if extension in COLUMNS:
+            yield from read_conll(path, labelled=labelled)
+            return
+        for place, record in read_json_lines(path):
+            tokens, tags = tokens_and_tags(record, place, labelled=labelled)
+            yield Sentence(tokens, tags, (place,) * len(tokens))
+
+    return tagged_rows(read, scheme, labelled=labelled)
+
+
+def _read_plain(path: Path, task: Task, *, labelled: bool) -> Iterator[TextRow]:
+    if labelled or task == "text-pair":
+        lacks = "labels" if labelled else "pairs of texts"
+        raise InvalidInputError(f"{path} is a .txt file, which cannot hold {lacks}: use JSON lines, CSV or TSV")
+    return (TextRow(check_text(line.rstrip("\r\n"), "a line", place)) for place, line in read_lines(path))
+
+
+def _read_sentences(path: Path) -> Iterator[TaggedRow]:
+    for place, line in read_lines(path):
+        if line.startswith("-DOCSTART-"):
+            raise place.error(
+                "a .txt file without labels has one sentence a line, this one looks like CoNLL columns",
+                line.strip(),
+                "rename it to .conll",
+            )
+        yield TaggedRow(tuple(check_text(line, "a line", place).split()))
+
+
+def _extension(path: Path) -> str:
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz")).suffix
+
+
+def _unknown(path: Path, extension: str, known: list[str]) -> InvalidInputError:
+    return InvalidInputError(
+        f"{path} must end in one of {', '.join(known)} (each also with .gz) for this task, "
+        f"got {extension!r}: rename or convert it"
+    )

@@ -1,0 +1,81 @@
+"""The records of labelled text that every reader returns."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+from knn_ue.errors import InvalidInputError
+
+Task = Literal["text-classification", "text-pair", "token-classification"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """One text; `label_counts` are the votes of human raters, `ratings` their individual numbers where known.
+
+    >>> TextRow("a fine film", "pos").label
+    'pos'
+    """
+
+    text: str
+    label: str | None = None
+    label_counts: Mapping[str, int] | None = field(default=None, hash=False)
+    ratings: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """Two texts and how the second follows from the first; `label_counts` are the votes of human raters."""
+
+    premise: str
+    hypothesis: str
+    label: str | None = None
+    label_counts: Mapping[str, int] | None = field(default=None, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedRow:
+    """The words of one sentence, each with its tag in IOB2: "O", "B-TYPE" or "I-TYPE".
+
+    >>> TaggedRow(("Ada", "wrote"), ("B-PER", "O")).tags
+    ('B-PER', 'O')
+    """
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", tuple(self.tokens))
+        if self.tags is not None:
+            object.__setattr__(self, "tags", tuple(self.tags))
+            if len(self.tags) != len(self.tokens):
+                raise InvalidInputError(
+                    f"each token must have one tag, got {len(self.tokens)} tokens and {len(self.tags)} tags: align them"
+                )
+
+
+Row = TextRow | PairRow | TaggedRow
+RowT = TypeVar("RowT", bound=Row)
+
+
+def without_label(row: Row) -> Row:
+    """Return `row` as a model sees it, without what people said about it.
+
+    >>> without_label(TextRow("a fine film", "pos"))
+    TextRow(text='a fine film', label=None, label_counts=None, ratings=None)
+    """
+    if isinstance(row, TextRow):
+        return replace(row, label=None, label_counts=None, ratings=None)
+    if isinstance(row, PairRow):
+        return replace(row, label=None, label_counts=None)
+    return replace(row, tags=None)
+
+
+def at_least_one(rows: Iterator[RowT], source: str) -> Iterator[RowT]:
+    """Pass `rows` on; raise at the end where there was none."""
+    empty = True
+    for row in rows:
+        empty = False
+        yield row
+    if empty:
+        raise InvalidInputError(f"{source} is empty: at least one row is needed")

@@ -1,0 +1,62 @@
+"""Named sources, allowed wherever a file is: `vader:movies`, `hub:owner/name:split`, `paper:imdb:test`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from knn_ue.data.hub import HubName, read_hub
+from knn_ue.data.lines import shorten
+from knn_ue.data.presets import paper_split, read_paper
+from knn_ue.data.rows import Row, Task, without_label
+from knn_ue.data.tags import TagScheme
+from knn_ue.data.vader import read_vader
+from knn_ue.errors import InvalidInputError
+
+PREFIXES = ("vader", "hub", "paper")
+
+
+def is_named(source: str) -> bool:
+    """Say whether `source` names a source rather than a file.
+
+    >>> is_named("vader:movies"), is_named("reviews.csv")
+    (True, False)
+    """
+    prefix, colon, _ = source.partition(":")
+    return bool(colon) and prefix in PREFIXES
+
+
+def read_named(source: str, task: Task, *, labelled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
+    """Yield the rows of a named source.
+
+    `vader:SET[:SPLIT][?ambiguous=drop]`, SET one of movies, amazon, nyt, tweets, SPLIT one of train, validation, test;
+    `hub:OWNER/NAME[/CONFIG]:SPLIT[?unlabelled=drop]`; `paper:SET:SPLIT[?path=FILE]`.
+    """
+    prefix, _, rest = source.partition(":")
+    if prefix == "hub":
+        rest, options = _options(source, rest, ["unlabelled"])
+        return read_hub(HubName.parse(rest), task, labelled=labelled, scheme=scheme, **options)
+    if prefix == "vader":
+        rest, options = _options(source, rest, ["ambiguous"])
+        _check_task(source, task, "text-classification")
+        name, colon, split = rest.partition(":")
+        rows: Iterator[Row] = read_vader(name, split=split if colon else "all", **options)  # type: ignore[arg-type]
+    else:
+        rest, options = _options(source, rest, ["path"])
+        name, _, split = rest.partition(":")
+        _check_task(source, task, paper_split(name, split)[0])
+        rows = read_paper(name, split, scheme=scheme, **options)
+    return rows if labelled else map(without_label, rows)
+
+
+def _options(source: str, rest: str, known: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    name, question, query = rest.partition("?")
+    if not question:
+        return name, {}
+    option, equals, value = query.partition("=")
+    if option not in known or not equals:
+        raise InvalidInputError(f"the option of {shorten(source)} must be ?{known[0]}=..., got {shorten(query)}")
+    return name, {option: value}
+
+
+def _check_task(source: str, task: Task, offered: Task) -> None:
+    if task != offered:
+        raise InvalidInputError(f"{shorten(source)} is a source for the task {offered}, got {task!r}")
