@@ -1,0 +1,152 @@
+"""Outputs and a fitted calibrator -> answers: plain dicts of strings, numbers and booleans, ready for JSON."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from knn_ue import metrics
+from knn_ue.arrays import BoolArray, FloatArray
+from knn_ue.calibrators import KnnUE, LogitScaling
+from knn_ue.encoding import Example
+from knn_ue.pipeline.records import search_neighbors, store_of
+from knn_ue.types import Outputs, Prediction
+
+Answer = dict[str, Any]
+
+_IOB2 = re.compile(r"O|[BI](-.*)?")
+
+
+def has_entities(class_names: Sequence[str]) -> bool:
+    """Say whether the classes are IOB2 tags; other taggers, of parts of speech say, answer word by word."""
+    return all(map(_IOB2.fullmatch, class_names)) and any(name != "O" for name in class_names)
+
+
+def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: float, top: int) -> list[Answer]:
+    """Return an answer for each row: label, score, raw_score, abstained, neighbors; would_be where it abstained."""
+    names = _names(outputs)
+    if isinstance(calibrator, KnnUE) and top and len(outputs):
+        explained = calibrator.explain(outputs, top=top)  # weight and neighbors from a single search
+        scores = [(row.predicted, row.confidence, row.raw_confidence) for row in explained]
+        neighbors = [
+            [_neighbor(n.id, n.label_name, n.distance, n.text, n.agrees) for n in r.neighbors] for r in explained
+        ]
+    else:
+        prediction = calibrator.predict(outputs)
+        scores = _triples(prediction)
+        neighbors = nearest(outputs, calibrator, top=top)
+    return [
+        _answer("label", names[predicted], score, raw, abstained=score < threshold) | {"neighbors": near}
+        for (predicted, score, raw), near in zip(scores, neighbors, strict=True)
+    ]
+
+
+def tagged_answers(
+    examples: Sequence[Example], outputs: Outputs, calibrator: LogitScaling, *, threshold: float, top: int
+) -> list[Answer]:
+    """Return {"words", "entities"} for each sentence, in order; one without words has neither."""
+    prediction = calibrator.predict(outputs)
+    names = _names(outputs)
+    whole = has_entities(names)
+    answers: list[Answer] = []
+    first_rows: list[int] = []  # of each entity, to look up its neighbors in one search
+    row = 0
+    for example in examples:
+        rows = range(row, row + len(example.parts))
+        row = rows.stop
+        tags = [names[prediction.predicted[number]] for number in rows]
+        scores, raw = prediction.confidence[rows.start : row], prediction.raw_confidence[rows.start : row]
+        entities = [
+            _entity(example.parts, span, scores, raw, threshold)
+            for span in (metrics.extract_entities(tags) if whole and tags else [])
+        ]
+        first_rows += [rows.start + entity["start"] for entity in entities]
+        inside = {n for e in entities if e["abstained"] for n in range(e["start"], e["end"])}
+        words = [
+            {"word": word}
+            | _answer(
+                "tag",
+                tags[number],
+                float(scores[number]),
+                float(raw[number]),
+                abstained=number in inside if whole else bool(scores[number] < threshold),
+            )
+            for number, word in enumerate(example.parts)
+        ]
+        answers.append({"words": words, "entities": entities})
+    neighbors = iter(nearest(outputs.take(np.array(first_rows, dtype=np.int64)), calibrator, top=top))
+    for answer in answers:
+        answer["entities"] = [entity | {"neighbors": next(neighbors)} for entity in answer["entities"]]
+    return answers
+
+
+def nearest(outputs: Outputs, calibrator: LogitScaling, *, top: int) -> list[list[Answer]]:
+    """Return the `top` nearest training examples of each row; none where the method has no datastore."""
+    store = store_of(calibrator)
+    if store is None or not top or not len(outputs):
+        return [[] for _ in range(len(outputs))]
+    found = search_neighbors(calibrator, outputs, min(top, len(store)))
+    assert found is not None
+    names = _names(outputs)
+    near: list[list[Answer]] = []
+    for row, predicted in enumerate(outputs.predicted.tolist()):
+        present = np.flatnonzero(found.ids[row] >= 0)
+        ids, labels = found.ids[row, present].tolist(), found.labels[row, present].tolist()
+        texts = store.texts_of(ids)
+        near.append(
+            [
+                _neighbor(
+                    number, names[label] if label < len(names) else f"class {label}", distance, text, label == predicted
+                )
+                for number, label, distance, text in zip(
+                    ids, labels, found.distances[row, present].tolist(), texts, strict=True
+                )
+            ]
+        )
+    return near
+
+
+def scored_answers(outputs: Outputs, calibrator: LogitScaling) -> tuple[FloatArray, BoolArray]:
+    """Return the confidence and correctness of what a user is given: texts, entities, or words of other taggers."""
+    labels = outputs.require_labels("target_risk")
+    prediction = calibrator.predict(outputs)
+    if outputs.groups is None or not has_entities(_names(outputs)):
+        return prediction.confidence, prediction.predicted == labels
+    names = np.array(_names(outputs))
+    scores = metrics.score_entities(
+        gold=metrics.sentences(names[labels], outputs.groups),
+        predicted=metrics.sentences(names[prediction.predicted], outputs.groups),
+        confidence=metrics.sentences(prediction.confidence, outputs.groups),
+        aggregate="product",
+    )
+    return scores.confidence, scores.correct
+
+
+def _entity(
+    words: Sequence[str], span: tuple[str, int, int], scores: FloatArray, raw: FloatArray, threshold: float
+) -> Answer:
+    kind, first, last = span
+    inside = slice(first, last + 1)
+    score = math.prod(scores[inside].tolist())
+    answer = _answer("type", kind, score, math.prod(raw[inside].tolist()), abstained=score < threshold)
+    return answer | {"text": " ".join(words[inside]), "start": first, "end": last + 1}
+
+
+def _answer(key: str, value: str, score: float, raw: float, *, abstained: bool) -> Answer:
+    answer: Answer = {key: None if abstained else value, "score": score, "raw_score": raw, "abstained": abstained}
+    return answer | {"would_be": value} if abstained else answer
+
+
+def _neighbor(number: int, label: str, distance: float, text: str | None, agrees: bool) -> Answer:
+    return {"id": number, "label": label, "distance": distance, "text": text, "agrees": agrees}
+
+
+def _triples(prediction: Prediction) -> list[tuple[int, float, float]]:
+    columns = (prediction.predicted, prediction.confidence, prediction.raw_confidence)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _names(outputs: Outputs) -> Sequence[str]:
+    return outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]

@@ -1,0 +1,128 @@
+"""Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, check_choice, check_positive
+from knn_ue.calibrators import DensityAwareCalibration, KnnUE
+from knn_ue.data.splits import half_of
+from knn_ue.datastore import IndexOptions
+from knn_ue.encoding import Example
+from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.errors import InvalidInputError
+from knn_ue.methods import METHODS, make_calibrator
+from knn_ue.pipeline.answers import scored_answers
+from knn_ue.pipeline.records import Fitted, drift_quantiles
+from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
+from knn_ue.selective import check_risk, choose_threshold
+from knn_ue.types import Outputs
+
+# (what is being read: "training", "validation" or "test", rows done, rows in all or None)
+Progress = Callable[[str, int, int | None], None]
+Step = Callable[[int, int | None], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """How a pipeline is fitted; see `UncertaintyPipeline.fit`."""
+
+    method: str = "knn-ue"
+    index: str | IndexOptions = "auto"
+    n_neighbors: int = 32
+    target_risk: float | None = None
+    delta: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice(self.method, "method", tuple(METHODS))
+        check_positive(self.n_neighbors, "n_neighbors")
+        if self.target_risk is not None:
+            check_risk(self.target_risk, self.delta)
+
+
+def fit_rows(
+    encoder: HuggingFaceEncoder,
+    train_rows: Rows | Outputs,
+    validation_rows: Rows | Outputs,
+    options: FitOptions,
+    progress: Progress | None,
+) -> Fitted:
+    """Encode both sets, make the calibrator of the method, fit it and choose the threshold."""
+    train = _checked(encoder, train_rows, name="training")
+    validation = _checked(encoder, validation_rows, name="validation")
+    _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
+    calibrator = make_calibrator(
+        options.method,
+        _encoded(encoder, train, stage(progress, "training")),
+        n_neighbors=options.n_neighbors,
+        index=options.index,
+    )
+    outputs = _encoded(encoder, validation, stage(progress, "validation"))
+    held_out = np.zeros(len(outputs), dtype=bool)
+    if options.target_risk is not None:
+        held_out = _half(outputs, options.seed)
+    calibrator.fit(outputs.take(~held_out))
+    threshold = None
+    if options.target_risk is not None:
+        confidence, correct = scored_answers(outputs.take(held_out), calibrator)
+        threshold = choose_threshold(
+            confidence=confidence, correct=correct, target_risk=options.target_risk, delta=options.delta
+        )
+    return Fitted(
+        method=options.method,
+        calibrator=calibrator,
+        validation=outputs,
+        held_out=held_out,
+        threshold=threshold,
+        drift=drift_quantiles(calibrator, outputs),
+    )
+
+
+def encoder_for(encoder: HuggingFaceEncoder, method: str, *, all_layers: bool) -> HuggingFaceEncoder:
+    """Return the encoder, giving every layer where the method reads them or the user asked for `all_layers`."""
+    needed = all_layers or issubclass(METHODS[method].calibrator, DensityAwareCalibration)
+    if encoder.options.all_layers == needed:
+        return encoder
+    options = replace(encoder.options, all_layers=needed)
+    return HuggingFaceEncoder(encoder.model, encoder.tokenizer, encoder.task, options=options)
+
+
+def stage(progress: Progress | None, name: str) -> Step | None:
+    """Return what the encoder calls: it does not know which rows it is reading."""
+    return None if progress is None else lambda done, total: progress(name, done, total)
+
+
+def _checked(encoder: HuggingFaceEncoder, rows: Rows | Outputs, *, name: str) -> list[Example] | Outputs:
+    if not isinstance(rows, Outputs):
+        return labelled_examples(rows, encoder.task, encoder.class_names, name=name)
+    rows.require_labels(f"the {name} set of fit")
+    if rows.n_classes != len(encoder.class_names):
+        raise InvalidInputError(
+            f"the {name} outputs have {rows.n_classes} classes, the model has {len(encoder.class_names)}: "
+            "use outputs of this model"
+        )
+    return rows
+
+
+def _encoded(encoder: HuggingFaceEncoder, rows: list[Example] | Outputs, progress: Step | None) -> Outputs:
+    return rows if isinstance(rows, Outputs) else encoder.encode(rows, progress=progress)
+
+
+def _check_neighbors(options: FitOptions, n_stored: int) -> None:
+    # The calibrator checks it too, but only after every row went through the model.
+    searches = issubclass(METHODS[options.method].calibrator, (KnnUE, DensityAwareCalibration))
+    if searches and options.n_neighbors > n_stored:
+        raise InvalidInputError(
+            f"n_neighbors={options.n_neighbors} exceeds the {n_stored} stored examples: lower it or add more"
+        )
+
+
+def _half(outputs: Outputs, seed: int) -> BoolArray:
+    """Mark one half of the rows, at random; the words of one sentence stay together."""
+    groups = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
+    numbers = np.unique(groups)
+    if len(numbers) < 2:
+        raise InvalidInputError("target_risk needs at least 2 validation rows, one to fit and one to choose: add rows")
+    return np.isin(groups, numbers[sorted(half_of(len(numbers), second=True, seed=seed))])

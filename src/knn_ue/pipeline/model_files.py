@@ -1,0 +1,134 @@
+"""The model inside a UE folder: its files copied or linked, each with size and SHA-256, and verified when opened.
+
+model.<generation>/meta.json    the record of the files
+model.<generation>/files/       config.json, model.safetensors, tokenizer.json, ... under their own names
+"""
+
+import hashlib
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from knn_ue.errors import StorageError
+from knn_ue.storage import open_plain_file, read_folder, storage_errors, write_folder
+
+KIND = "model"
+_FILES = "files"
+_SAFE = ".safetensors"
+# States of a training run and weights for other frameworks: transformers reads none of them to predict.
+_NOT_NEEDED = {".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".ckpt"}
+_NOT_NEEDED_NAMES = {"training_args.bin", "optimizer.bin", "scheduler.bin", "trainer_state.json"}
+# A hard link takes no space, but changes with the original where that is written in place. Small files, which people
+# edit, are copied; weights are linked, and their checksum tells if someone wrote over them.
+_COPIED_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSource:
+    """Where a pipeline's model came from: the `name` of a model on the hub, with its commit, or a `folder`.
+
+    `state` are the names, sizes and times of the folder's files when the model was loaded.
+    """
+
+    name: str | None = None
+    commit: str | None = None
+    folder: Path | None = None
+    state: tuple[tuple[str, int, int], ...] = ()
+
+    @classmethod
+    def of(cls, path: str | Path) -> "ModelSource":
+        """Return the source of a model about to be loaded from `path`: a folder if there is one, else the hub."""
+        folder = Path(path).expanduser()
+        if not folder.is_dir():
+            return cls(name=str(path))
+        return cls(folder=folder.resolve(), state=_state(folder))
+
+
+def copy_model(source: ModelSource, target: Path) -> str:
+    """Write the model to the new folder `target` and return its identity."""
+    folder = source.folder
+    assert folder is not None
+    names = [name for name, _, _ in source.state]
+    _check_unchanged(source)
+    identity = write_folder(
+        target, kind=KIND, options={"files": {name: _fingerprint(folder / name) for name in names}}, arrays={}
+    )
+    (target / _FILES).mkdir()
+    for name in names:
+        _place(folder / name, target / _FILES / name)
+    _sync(target / _FILES)
+    _check_unchanged(source)
+    return identity
+
+
+def open_model(path: Path) -> ModelSource:
+    """Return the model in the folder `path` after verifying every file; a file more or less is refused."""
+    stored = read_folder(path, kind=KIND)
+    recorded = stored.options.get("files")
+    folder = path / _FILES
+    if not isinstance(recorded, dict) or folder.is_symlink() or not folder.is_dir():
+        raise StorageError(f"{path} does not hold a model as we write it: restore it from a copy")
+    present = {entry.name for entry in folder.iterdir()}
+    if present != set(recorded):
+        name = min(present ^ set(recorded))
+        raise StorageError(f"{folder} should {'not ' if name in present else ''}hold {name}: restore it from a copy")
+    for name, expected in recorded.items():
+        if (folder / name).is_symlink() or _fingerprint(folder / name) != expected:
+            raise StorageError(f"{folder / name} does not match its checksum: it was altered; restore it from a copy")
+    return ModelSource.of(folder)
+
+
+def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    with storage_errors(f"{folder} cannot be read", "check its permissions"):
+        files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        safe = any(path.suffix == _SAFE for path in files)
+        kept = [
+            path
+            for path in files
+            if path.suffix not in _NOT_NEEDED
+            and path.name not in _NOT_NEEDED_NAMES
+            and not (safe and path.suffix == ".bin")  # the same weights as a pickle
+        ]
+        found = [(path.name, path.stat()) for path in sorted(kept)]
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+
+
+def _check_unchanged(source: ModelSource) -> None:
+    assert source.folder is not None
+    gone = not source.folder.is_dir()
+    if gone or _state(source.folder) != source.state:
+        raise StorageError(
+            f"the model in {source.folder} was {'removed' if gone else 'changed'} after it was loaded, so it cannot be "
+            "saved with what was fitted: load it again and fit"
+        )
+
+
+def _place(source: Path, target: Path) -> None:
+    if source.stat().st_size > _COPIED_BYTES:
+        with suppress(OSError):  # another disk, or a file system without links
+            os.link(source.resolve(), target)
+            return
+    shutil.copyfile(source, target)
+    _sync(target)
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    # The source may be a link, as in the hub's cache; our own copy never is, and is listed by name before.
+    digest, size = hashlib.sha256(), 0
+    with open_plain_file(path.resolve()) as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+            size += len(block)
+    return {"size": size, "sha256": digest.hexdigest()}
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
