@@ -1,0 +1,96 @@
+"""Who may import whom: the table of the design, read from the source."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
+
+GROUND = {"types", "errors", "arrays", "storage", "tensorfile"}
+MATHS = {"weighting", "metrics", "datastore", "toy", "data"}
+METHODS = {"calibrators"}
+MODELS = {"encoding", "training"}
+JOINS = {"methods", "report", "plots", "demo", "pipeline", "tuning", "selective", "experiments"}
+EDGES = {"cli", "serving"}
+
+BELOW_EDGES = GROUND | MATHS | METHODS | MODELS | JOINS
+LIGHT = {"numpy", "safetensors"}
+
+# stages: (what they may import of ours, what they may load of others when imported)
+RULES = [
+    (GROUND, GROUND, LIGHT),
+    (MATHS, GROUND, LIGHT),
+    (METHODS, GROUND | {"weighting", "datastore"}, LIGHT),
+    (MODELS, GROUND | {"encoding"}, LIGHT | {"torch", "transformers"}),
+    (JOINS, BELOW_EDGES, LIGHT),
+    (EDGES, BELOW_EDGES, LIGHT | {"typer", "rich", "fastapi"}),
+    ({"__init__"}, BELOW_EDGES - MODELS, LIGHT),
+]
+ALLOWED = {stage: ours for stages, ours, _ in RULES for stage in stages}
+OUTSIDE_AT_IMPORT = {stage: others for stages, _, others in RULES for stage in stages}
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def stage_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_modules(path: Path, *, only_at_import: bool = False) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = ast.iter_child_nodes(tree) if only_at_import else ast.walk(tree)
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            ours = node.module == "knn_ue"  # from knn_ue import metrics names a stage, not a function
+            found |= {f"knn_ue.{alias.name}" for alias in node.names} if ours else {node.module}
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_each_file_imports_only_what_its_layer_allows(path):
+    stage = stage_of(path)
+
+    imported = {name.split(".")[1] for name in imported_modules(path) if name.startswith("knn_ue.")}
+
+    assert imported - {stage} <= ALLOWED[stage]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_each_file_loads_only_light_libraries_when_imported(path):
+    roots = {name.split(".")[0] for name in imported_modules(path, only_at_import=True)}
+
+    assert roots - {"knn_ue"} - set(sys.stdlib_module_names) <= OUTSIDE_AT_IMPORT[stage_of(path)]
+
+
+def test_stages_do_not_import_each_other_in_a_circle():
+    graph: dict[str, set[str]] = {}
+    for path in FILES:
+        names = {name.split(".")[1] for name in imported_modules(path) if name.startswith("knn_ue.")}
+        graph.setdefault(stage_of(path), set()).update(names - {stage_of(path)})
+
+    remaining = dict(graph)
+    while free := [stage for stage, needs in remaining.items() if not needs & remaining.keys()]:
+        for stage in free:
+            del remaining[stage]
+
+    assert not remaining
+
+
+def test_importing_the_library_loads_nothing_heavy():
+    heavy = ("torch", "transformers", "faiss", "matplotlib", "scipy", "sklearn", "typer", "rich")
+    code = f"import sys, knn_ue; print([name for name in {heavy} if name in sys.modules])"
+
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert shown.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_source_file_is_longer_than_400_lines(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
