@@ -16,7 +16,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
@@ -88,7 +87,7 @@ def write_folder(
             identity = identity or secrets.token_hex(16)
             try:
                 meta = _write_parts(folder, generation, arrays, files or {}, folders or {}, journal)
-                meta |= {"format": FORMAT, "library": _library_version(), "kind": kind, "identity": identity}
+                meta |= {"format": FORMAT, "library": library_version(), "kind": kind, "identity": identity}
                 meta |= {"generation": generation, "options": options}
                 _commit(folder, generation, meta)
             except BaseException:
@@ -161,7 +160,10 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _library_version() -> str:
+def library_version() -> str:
+    """Return the version of knn-ue that is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("knn-ue")
     except PackageNotFoundError:  # used from a source tree that was never installed

@@ -89,11 +89,14 @@ def _kinds(index: Any) -> set[str]:
 
 
 def _is_sound(part: Any) -> bool:
-    """Check what faiss does not: the padded size of the blocks that a fast scan reads."""
-    if not hasattr(part, "ntotal2"):
+    """Check what faiss does not: how a fast scan goes through its blocks of codes, and that they are all there."""
+    if not hasattr(part, "bbs"):
         return True
-    padded = -(-part.ntotal // part.bbs) * part.bbs if part.bbs > 0 else -1
-    return bool(part.ntotal2 == padded and part.codes.size() >= padded * part.M2 // 2)
+    if part.bbs < 1 or part.implem or part.qbs or getattr(part, "qbs2", 0):  # never set by a factory string
+        return False
+    padded = -(-part.ntotal // part.bbs) * part.bbs
+    in_lists = not hasattr(part, "ntotal2")
+    return in_lists or bool(part.ntotal2 == padded and part.codes.size() >= padded * part.M2 // 2)
 
 
 @contextmanager

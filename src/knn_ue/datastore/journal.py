@@ -27,6 +27,7 @@ _MAGIC = b"knn-ue journal 1\n"
 _HEAD = struct.Struct("<QII")
 # Bounds what a hostile journal can make us allocate.
 _MAX_BODY_BYTES = 1 << 31
+_MAX_ZERO_BYTES = 1 << 28
 _CHUNK_BYTES = 1 << 20
 
 
@@ -139,7 +140,7 @@ def _bodies(file: BinaryIO, path: Path) -> Iterator[bytes]:
 
 def _only_zeros(file: BinaryIO) -> bool:
     """Say whether nothing but zeros follows: a file system may leave them where a crash cut off a record."""
-    for _ in range(0, _MAX_BODY_BYTES, _CHUNK_BYTES):
+    for _ in range(0, _MAX_ZERO_BYTES, _CHUNK_BYTES):
         chunk = file.read(_CHUNK_BYTES)
         if not chunk:
             return True

@@ -22,8 +22,8 @@ from knn_ue.report.html import to_html
 from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
-from knn_ue.report.record import RAW, Evaluation, EvaluationOptions, library_version
-from knn_ue.storage import storage_errors
+from knn_ue.report.record import RAW, Evaluation, EvaluationOptions
+from knn_ue.storage import library_version, storage_errors
 from knn_ue.types import Calibrator, Outputs
 
 _FAVORITE = "knn-ue"

@@ -4,12 +4,12 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from knn_ue.errors import InvalidInputError
 from knn_ue.metrics import Interval
 from knn_ue.report.styles import STYLES, UNDEFINED
+from knn_ue.storage import library_version
 
 RAW = "raw"
 TEST = "test"
@@ -131,14 +131,6 @@ class Evaluation:
             "options": asdict(self.options),
             "tables": {name: table._to_plain() for name, table in self.tables.items()},
         }
-
-
-def library_version() -> str:
-    """Return the version of knn-ue that is installed."""
-    try:
-        return version("knn-ue")
-    except PackageNotFoundError:  # used from a source tree that was never installed
-        return "unknown"
 
 
 def _header(methods: Mapping[str, object]) -> list[str]:

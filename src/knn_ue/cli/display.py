@@ -1,0 +1,62 @@
+"""What people see: progress bars on stderr, tables on stdout."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from knn_ue.report import Evaluation
+
+# (what is being done, how much of it, of how much or None)
+Report = Callable[[str, int, int | None], None]
+
+
+@contextmanager
+def progress_bars() -> Iterator[Report]:
+    """Yield what draws a bar for each kind of work, on stderr and only if a person is watching."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        started: dict[str, TaskID] = {}
+
+        def report(name: str, done: int, total: int | None) -> None:
+            if name not in started:
+                started[name] = bars.add_task(name, total=total)
+            bars.update(started[name], completed=done, total=total)
+
+        yield report
+
+
+def say(sentence: str) -> None:
+    """Tell a person something that is not data."""
+    typer.echo(sentence, err=True)
+
+
+def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title: str | None = None) -> None:
+    """Print a table whose first column is text and whose other columns are numbers."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for number, name in enumerate(heading):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for line in lines:
+        table.add_row(*line)
+    Console().print(table)
+
+
+def print_evaluation(evaluation: "Evaluation") -> None:
+    """Print every table of an evaluation, a line a metric and a column a method."""
+    from knn_ue.report import STYLES
+
+    for table in evaluation.tables.values():
+        methods = list(table.scores)
+        metrics = list(table.scores[methods[0]])
+        lines = [
+            [STYLES[metric].heading, *(STYLES[metric].show(table.scores[method][metric]) for method in methods)]
+            for metric in metrics
+        ]
+        print_table(["", *methods], lines, title=table.caption)

@@ -1,0 +1,102 @@
+"""`knn-ue evaluate`: how good are the answers, in domain and out of it?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from knn_ue.cli.display import print_evaluation, progress_bars, say
+from knn_ue.cli.options import AsJson, Device, Ue
+
+if TYPE_CHECKING:
+    from knn_ue.calibrators import LogitScaling
+    from knn_ue.pipeline import UncertaintyPipeline
+
+_REPORT_DRAWS = 200
+
+
+def evaluate(
+    ue: Ue,
+    test: Annotated[str, typer.Option(metavar="F", help="Labelled texts that nothing was fitted on.")],
+    ood: Annotated[
+        list[str] | None, typer.Option(metavar="F", help="Texts of another domain; may be repeated.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.html, .md and .json here.")] = None,
+    bootstrap: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Draws for intervals; 200 in a report, else none.")
+    ] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Measure accuracy, calibration and ranking: the raw model, temperature scaling and the fitted method side by side.
+
+    An out-of-domain set with labels the model knows is measured too; any other is only told apart from the test set.
+
+    Example: [bold]knn-ue evaluate ue --test test.csv --ood vader:tweets --report report[/bold]
+    """
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.rows import labelled_examples, maybe_labelled_examples
+    from knn_ue.report import build_report
+    from knn_ue.report import evaluate as measure
+
+    pipe = UncertaintyPipeline.load(ue, device=device)
+    # All files are read before the model sees a row: a bad line is found at once.
+    tested = labelled_examples(test, pipe.task, pipe.class_names, name="test")
+    others = {
+        name: maybe_labelled_examples(source, pipe.task, pipe.class_names) for name, source in _named(ood or []).items()
+    }
+    with progress_bars() as progress:
+        outputs = pipe.encoder.encode(tested, progress=lambda done, total: progress("test", done, total))
+        elsewhere = {
+            name: pipe.encoder.encode(
+                examples,
+                with_labels=labelled,
+                progress=lambda done, total, name=name: progress(name, done, total),  # type: ignore[misc]
+            )
+            for name, (examples, labelled) in others.items()
+        }
+    calibrators = _calibrators(pipe)
+    if report is None:
+        evaluation = measure(calibrators, outputs, out_of_domain=elsewhere or None, n_bootstrap=bootstrap or 0)
+    else:
+        context = {"folder": str(ue), "test": test} | ({"out of domain": ", ".join(ood)} if ood else {})
+        draws = _REPORT_DRAWS if bootstrap is None else bootstrap
+        built = build_report(
+            calibrators, outputs, elsewhere or None, method=pipe.method_, n_bootstrap=draws, context=context
+        )
+        files = built.write(report)
+        evaluation = built.evaluation
+        say(f"report: {files.html}")
+    if as_json:
+        typer.echo(evaluation.to_json(), nl=False)
+    else:
+        print_evaluation(evaluation)
+
+
+def _calibrators(pipe: "UncertaintyPipeline") -> "dict[str, LogitScaling]":
+    """Return the fitted method and, to compare it with, temperature scaling fitted on the same rows."""
+    from knn_ue.methods import make_calibrator
+
+    fitted = pipe.fitted_
+    if fitted.method in ("softmax", "temperature"):
+        return {fitted.method: fitted.calibrator}
+    seen = fitted.validation.take(~fitted.held_out)
+    return {"temperature": make_calibrator("temperature", seen).fit(seen), fitted.method: fitted.calibrator}
+
+
+def _named(sources: list[str]) -> dict[str, str]:
+    """Give each source a short name of its own.
+
+    >>> _named(["vader:tweets", "a/new.csv", "b/new.csv"])
+    {'vader:tweets': 'vader:tweets', 'new': 'a/new.csv', 'new 2': 'b/new.csv'}
+    """
+    named: dict[str, str] = {}
+    for source in sources:
+        short = source.replace("/", " ") if ":" in source else Path(source).name.split(".")[0] or "other"
+        short = "other" if short == "test" else short
+        name, number = short, 1
+        while name in named:
+            number += 1
+            name = f"{short} {number}"
+        named[name] = source
+    return named

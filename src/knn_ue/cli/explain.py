@@ -1,0 +1,42 @@
+"""`knn-ue explain`: why is an answer as sure as it is?"""
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from knn_ue.cli.options import AsJson, Device, Ue
+from knn_ue.errors import InvalidInputError
+
+
+def explain(
+    ue: Ue,
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; for pairs a premise and a hypothesis.")],
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="How many neighbors to show.")] = 5,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Show the answer to a text, raw -> calibrated, what raised or lowered it, and the nearest training texts.
+
+    A tagger explains each word of a sentence.
+
+    Example: [bold]knn-ue explain ue "a film like no other"[/bold]
+
+    Example: [bold]knn-ue explain nli-ue "A man sleeps." "He is awake."[/bold]
+    """
+    from knn_ue.pipeline import UncertaintyPipeline
+
+    if not all(text.strip() for text in texts):
+        raise InvalidInputError("a text to explain must not be empty: write it in quotes")
+    pipe = UncertaintyPipeline.load(ue, device=device)
+    rows: list[Any] = list(texts)
+    if pipe.task == "text-pair":
+        if len(texts) % 2:
+            raise InvalidInputError(f"this folder answers pairs, got {len(texts)} texts: give premise and hypothesis")
+        rows = [{"premise": a, "hypothesis": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]
+    explanations = pipe.explain(rows, top=top)
+    if as_json:
+        typer.echo(json.dumps([asdict(explanation) for explanation in explanations], ensure_ascii=False))
+    else:
+        typer.echo("\n\n".join(map(str, explanations)))

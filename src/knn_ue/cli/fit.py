@@ -1,0 +1,92 @@
+"""`knn-ue fit`: a fine-tuned model and its data in, a UE folder out."""
+
+import json
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from knn_ue.cli.display import progress_bars, say
+from knn_ue.cli.options import AsJson, Device, Method, Overwrite, TaskName, TrainRows
+from knn_ue.errors import InvalidInputError, StorageError
+
+if TYPE_CHECKING:
+    from knn_ue.data import Task
+
+
+def fit(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder or a name on the hub.")],
+    train_rows: TrainRows,
+    validation: Annotated[str, typer.Option(metavar="F", help="Labelled texts the model did not learn from.")],
+    out: Annotated[Path, typer.Option(metavar="UE", help="The folder to write.")],
+    method: Method = "knn-ue",
+    index: Annotated[str, typer.Option(metavar="I", help="auto, exact, or a faiss factory string.")] = "auto",
+    neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="How many neighbors to look at.")] = 32,
+    target_risk: Annotated[
+        float | None, typer.Option(metavar="R", help="Choose the threshold that keeps errors below R, such as 0.05.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="How likely that promise may fail.")] = 0.1,
+    task: Annotated[TaskName | None, typer.Option(help="Needed if knn-ue did not train the model.")] = None,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Store the training texts, fit the method on the validation texts, write a UE folder.
+
+    The promise of --target-risk holds for texts of the same domain, and if the validation rows did not choose the
+    model: those that [bold]knn-ue train[/bold] left aside did not.
+
+    Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
+    """
+    from knn_ue.pipeline import UncertaintyPipeline
+
+    if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
+        raise StorageError(f"{out} already exists: pass --overwrite or choose another folder")
+    pipe = UncertaintyPipeline.from_pretrained(model, task.task if task else _task_of(model), device=device)
+    with progress_bars() as progress, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="no threshold is known")  # said below
+        pipe.fit(
+            train_rows,
+            validation,
+            method=method,
+            index=index,
+            n_neighbors=neighbors,
+            target_risk=target_risk,
+            delta=delta,
+            progress=progress,
+        )
+    pipe.save(out)
+    threshold = pipe.threshold_
+    if as_json:
+        done: dict[str, Any] = {"ue": str(out), "method": method, "task": pipe.task, "labels": list(pipe.class_names)}
+        done["n_validation"] = len(pipe.validation_)
+        done["threshold"] = None if threshold is None else asdict(threshold)
+        typer.echo(json.dumps(done, ensure_ascii=False))
+        return
+    typer.echo(f"{out}: {method} for {pipe.task}, fitted on {len(pipe.validation_)} validation rows")
+    if threshold is not None:
+        typer.echo(f"{threshold}{'' if threshold.found else '; every answer will be an abstention'}")
+    say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")
+
+
+def _task_of(model: str) -> "Task":
+    """Return what the model was trained for, as its folder records it, or as its architecture tells."""
+    from knn_ue.arrays import check_choice
+    from knn_ue.encoding.inputs import TASKS
+    from knn_ue.training.folder import read_record
+
+    record = read_record(model)
+    if record is not None:
+        task: Task = record["task"]
+        check_choice(task, f"the task in {model}", TASKS)
+        return task
+    config = Path(model) / "config.json"
+    try:
+        architectures = json.loads(config.read_text(encoding="utf-8")).get("architectures") or [""]
+    except (OSError, ValueError):
+        architectures = [""]
+    if str(architectures[0]).endswith("ForTokenClassification"):
+        return "token-classification"
+    raise InvalidInputError(f"{model} does not say what it was trained for: add --task text, --task pair or --task ner")

@@ -1,0 +1,80 @@
+"""The app: its commands, and what every command does alike when something goes wrong."""
+
+import errno
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from knn_ue.cli.demo import demo
+from knn_ue.cli.evaluate import evaluate
+from knn_ue.cli.explain import explain
+from knn_ue.cli.fit import fit
+from knn_ue.cli.index import index_app
+from knn_ue.cli.predict import predict
+from knn_ue.cli.train import train
+from knn_ue.errors import KnnUeError
+
+
+class _OneSentence(TyperGroup):
+    """Runs a command; what the library raises on purpose, or the disk says, needs no traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KnnUeError as error:
+            typer.echo(f"knn-ue: {error}", err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("knn-ue: interrupted", err=True)
+            raise typer.Exit(130) from None
+        except OSError as error:
+            if error.errno is None or error.errno == errno.EPIPE:  # a closed pipe is typer's to handle
+                raise
+            place = f" ({error.filename})" if error.filename else ""
+            typer.echo(f"knn-ue: {error.strerror}{place}", err=True)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    name="knn-ue",
+    cls=_OneSentence,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from knn_ue.storage import library_version
+
+        typer.echo(f"knn-ue {library_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Ask a classifier how sure it really is: confidence from the nearest training examples.
+
+    Start with [bold]knn-ue demo --out my-demo[/bold], or with your own files: train, fit, predict, evaluate, explain.
+
+    Data (F) is JSON lines, CSV/TSV or CoNLL columns, each also .gz, or a source: vader:movies, hub:owner/name:split.
+
+    Exit codes: 0 fine, 1 something is wrong with data or disk (one sentence says what), 2 usage, 130 Ctrl-C.
+    """
+
+
+app.command()(train)
+app.command()(fit)
+app.command()(predict)
+app.command()(evaluate)
+app.command()(explain)
+app.add_typer(index_app, name="index")
+app.command()(demo)

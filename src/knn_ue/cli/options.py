@@ -1,0 +1,55 @@
+"""Options that several commands share, each said once."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from knn_ue.data import Task
+
+MINILM = "minilm"
+
+
+class TaskName(StrEnum):
+    """What people type for a task."""
+
+    text = "text"
+    pair = "pair"
+    ner = "ner"
+
+    @property
+    def task(self) -> "Task":
+        """The task as the library calls it."""
+        names: dict[str, Task] = {"text": "text-classification", "pair": "text-pair", "ner": "token-classification"}
+        return names[self.value]
+
+
+def _known_method(name: str) -> str:
+    from knn_ue.methods import METHODS
+
+    if name not in METHODS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(METHODS)}")
+    return name
+
+
+def _share(value: float | None) -> float | None:
+    if value is not None and not 0 <= value <= 1:
+        raise typer.BadParameter(f"{value} is not within 0 and 1")
+    return value
+
+
+Ue = Annotated[Path, typer.Argument(metavar="UE", help="A folder that [bold]knn-ue fit[/bold] wrote.")]
+TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="The labelled texts to learn from.")]
+Method = Annotated[
+    str, typer.Option("--method", metavar="NAME", callback=_known_method, help="softmax, temperature, dac, knn-ue, ...")
+]
+Device = Annotated[str, typer.Option(metavar="D", help="auto (a GPU if there is one), cpu, cuda, cuda:1, ...")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for machines.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+AbstainBelow = Annotated[
+    float | None,
+    typer.Option(metavar="C", callback=_share, help="Abstain where the score is lower; default: the fitted threshold."),
+]
+Top = Annotated[int, typer.Option(min=0, metavar="N", help="How many neighbors to give with each answer.")]

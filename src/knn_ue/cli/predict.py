@@ -1,0 +1,118 @@
+"""`knn-ue predict`: a file of texts in, a file of calibrated answers out, of any size."""
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from knn_ue.cli.display import progress_bars, say
+from knn_ue.cli.options import AbstainBelow, AsJson, Device, Overwrite, Top, Ue
+from knn_ue.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from knn_ue.cli.answer_file import Answer, AnswerFile
+    from knn_ue.data import Row
+    from knn_ue.pipeline import UncertaintyPipeline
+
+_FLUSH_SECONDS = 1.0
+
+
+def predict(
+    ue: Ue,
+    input_rows: Annotated[str, typer.Option("--input", metavar="F", help="The texts; labels in it are ignored.")],
+    output: Annotated[Path, typer.Option(metavar="F", help="Where the answers go, one JSON line a text.")],
+    abstain_below: AbstainBelow = None,
+    top: Top = 5,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer every row of a file with a label and how sure it is; memory does not grow with the file.
+
+    Until all is done the answers are in OUTPUT.part; after an interruption --resume goes on where it stopped.
+
+    Example: [bold]knn-ue predict ue --input new.jsonl --output answers.jsonl --abstain-below 0.8[/bold]
+    """
+    from knn_ue.cli.answer_file import AnswerFile
+    from knn_ue.data import read_rows
+    from knn_ue.pipeline import UncertaintyPipeline
+
+    began = time.monotonic()
+    answers = AnswerFile(output)
+    answers.check(resume=resume, overwrite=overwrite)
+    if output.exists() and Path(input_rows).exists() and output.samefile(input_rows):
+        raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
+    pipe = UncertaintyPipeline.load(ue, device=device)
+    rows = read_rows(input_rows, pipe.task, labelled=False)
+    n_abstained = 0
+    try:
+        with answers.open(resume=resume) as file:
+            if resume:
+                _continue(answers, file, rows, pipe, abstain_below, top)
+            n_resumed = answers.n_lines
+            n_abstained = _write_all(answers, file, rows, pipe, abstain_below, top)
+    except BaseException:
+        if answers.part.exists():
+            say(f"knn-ue: {answers.n_lines} answers are kept in {answers.part}: continue with --resume")
+        raise
+    n_new = answers.n_lines - n_resumed
+    if as_json:
+        done = {"output": str(output), "rows": answers.n_lines, "resumed": n_resumed, "abstained": n_abstained}
+        typer.echo(json.dumps(done | {"seconds": round(time.monotonic() - began, 1)}, ensure_ascii=False))
+        return
+    kept = f" after {n_resumed} that were there" if n_resumed else ""
+    typer.echo(f"{output}: {n_new} answers{kept}, {n_abstained} of them abstentions, {time.monotonic() - began:.1f} s")
+
+
+def _continue(
+    answers: "AnswerFile",
+    file: BinaryIO,
+    rows: "Iterator[Row]",
+    pipe: "UncertaintyPipeline",
+    abstain_below: float | None,
+    top: int,
+) -> None:
+    """Skip the rows that have an answer, having made sure that the last one would be answered the same today."""
+    from knn_ue.cli.answer_file import input_of, same_answer
+
+    last = answers.keep_complete(file, rows)
+    if last is None:
+        return
+    row, before = last
+    now: Answer = input_of(row) | pipe([row], abstain_below=abstain_below, top=top)[0]
+    if not same_answer(before, json.loads(json.dumps(now))):
+        raise InvalidInputError(
+            f"the last answer in {answers.part} is not what this folder says with these options: "
+            "use those of the first run, or start again with --overwrite"
+        )
+
+
+def _write_all(
+    answers: "AnswerFile",
+    file: BinaryIO,
+    rows: "Iterator[Row]",
+    pipe: "UncertaintyPipeline",
+    abstain_below: float | None,
+    top: int,
+) -> int:
+    """Write the answers to all rows that are left, and return how many abstain."""
+    asked, kept = tee(rows)  # holds what the pipeline has read ahead, a bounded number of rows
+    n_abstained, flushed = 0, time.monotonic()
+    with progress_bars() as progress:
+        for row, answer in zip(kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top), strict=True):
+            answers.write(file, row, answer)
+            n_abstained += _abstains(answer)
+            if time.monotonic() - flushed > _FLUSH_SECONDS:
+                file.flush()
+                flushed = time.monotonic()
+                progress("answered", answers.n_lines, None)
+    return n_abstained
+
+
+def _abstains(answer: "Answer") -> bool:
+    return bool(answer.get("abstained")) or any(entity["abstained"] for entity in answer.get("entities", ()))

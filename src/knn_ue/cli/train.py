@@ -1,0 +1,114 @@
+"""`knn-ue train`: labelled texts in, a Hugging Face model folder out."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from knn_ue.cli.display import Report, progress_bars, say
+from knn_ue.cli.options import MINILM, AsJson, Device, Method, Overwrite, TaskName, TrainRows
+
+if TYPE_CHECKING:
+    from knn_ue.data import Row
+    from knn_ue.training import TrainingOptions
+    from knn_ue.training.records import TrainingProgress
+
+_SEED = 0  # of the halves; `fit` draws the same ones
+
+
+def train(
+    task: Annotated[TaskName, typer.Option(help="What is learned: text classes, classes of pairs, tags of words.")],
+    encoder: Annotated[str, typer.Option(metavar="E", help="A model folder, a hub name, or minilm (from PyPI).")],
+    train_rows: TrainRows,
+    validation: Annotated[str, typer.Option(metavar="F", help="Labelled texts that decide when to stop.")],
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="The folder to write.")],
+    _method: Method = "knn-ue",
+    fast: Annotated[
+        bool, typer.Option("--fast", help="For CPUs: half the layers frozen, higher learning rate.")
+    ] = False,
+    device: Device = "auto",
+    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="At most so many steps.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts a step; 32.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="1e-5, or 2e-4 with --fast.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=3, help="Sub-words a text; longer ones are cut.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same model on a CPU.")] = 0,
+    all_validation: Annotated[
+        bool, typer.Option("--all-validation", help="Stop by all validation rows; voids fit --target-risk on them.")
+    ] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fine-tune a model; the folder it writes is a plain Hugging Face one.
+
+    One half of the validation rows decides when to stop. The other half is left untouched, so that
+    [bold]knn-ue fit --target-risk[/bold] may choose its threshold on rows that nothing has seen.
+    All methods so far train the model alike.
+
+    Example: [bold]knn-ue train --task text --encoder minilm --train a.csv --validation b.csv --out model --fast[/bold]
+    """
+    from knn_ue.data import read_rows
+    from knn_ue.training import TrainingOptions
+    from knn_ue.training.finetune import finetune
+
+    options = TrainingOptions.fast(seed=seed) if fast else TrainingOptions(seed=seed)
+    given = {"epochs": epochs, "max_steps": max_steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    given["max_length"] = max_length
+    options = replace(options, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    rows = list(read_rows(train_rows, task.task))
+    watched = list(read_rows(validation, task.task))
+    watched = watched if all_validation else _first_half(watched)
+    with progress_bars() as bars:
+        result = finetune(
+            rows,
+            watched,
+            task=task.task,
+            encoder=_encoder(encoder),
+            out=out,
+            options=options,
+            device=device,
+            overwrite=overwrite,
+            on_progress=_Live(bars, options),
+        )
+    if as_json:
+        typer.echo(json.dumps({"model": str(out), **asdict(result)}, ensure_ascii=False))
+        return
+    cut = f", {result.n_truncated} of them cut" if result.n_truncated else ""
+    typer.echo(
+        f"{out}: {len(result.class_names)} classes, {result.metric} {100 * result.best:.1f} % on {result.n_validation} "
+        f"validation rows, learned from {result.n_train} rows{cut} in {result.n_steps} steps and {result.seconds:.0f} s"
+    )
+    say(f"next: knn-ue fit {out} --train {train_rows} --validation {validation} --out ue")
+
+
+class _Live:
+    """Shows each step as a bar and each epoch as a line."""
+
+    def __init__(self, bars: Report, options: "TrainingOptions") -> None:
+        self._bars = bars
+        self._epochs = options.epochs
+
+    def __call__(self, now: "TrainingProgress") -> None:
+        self._bars("training", now.step, now.total_steps)
+        if now.scores is not None:
+            shown = ", ".join(f"{name} {value:.3f}" for name, value in now.scores.items())
+            learned = "" if now.loss is None else f"training loss {now.loss:.3f}, "
+            say(f"epoch {now.epoch:.3g} of at most {self._epochs}: {learned}validation {shown}")
+
+
+def _first_half(rows: "list[Row]") -> "list[Row]":
+    """Return the rows that `fit --target-risk` uses to fit and not to choose; all where there is only one."""
+    from knn_ue.data.splits import half_of
+
+    chosen = half_of(len(rows), second=False, seed=_SEED)
+    return [row for number, row in enumerate(rows) if number in chosen] or rows
+
+
+def _encoder(name: str) -> str | Path:
+    if name != MINILM or Path(name).exists():
+        return name
+    from knn_ue.demo.minilm import model_folder
+
+    return model_folder()

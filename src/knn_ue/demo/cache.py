@@ -1,0 +1,83 @@
+"""What the demo keeps between runs: outputs under a key made of everything that determines them."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from knn_ue.data import Row
+from knn_ue.datastore.texts import PackedTexts
+from knn_ue.storage import read_folder, write_folder
+from knn_ue.types import Outputs
+
+KIND = "demo-outputs"
+_LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy")
+_STAGES = ("training", "encoding")
+_LAYER = "layers."
+
+
+def key_of(*parts: object) -> str:
+    """Return a short name for plain values: equal values, equal name.
+
+    >>> key_of("a", 1) == key_of("a", 1), key_of("a", 1) == key_of("a", 2)
+    (True, False)
+    """
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+def key_of_rows(rows: Iterable[Row]) -> str:
+    """Return a short name for the content of rows."""
+    return key_of([asdict(row) for row in rows])
+
+
+def key_of_program() -> str:
+    """Return a short name for the code and the libraries that train and encode."""
+    root = Path(__file__).parents[1]
+    sources = [path for stage in _STAGES for path in sorted((root / stage).rglob("*.py"))]
+    return key_of(platform.machine(), {name: version(name) for name in _LIBRARIES}, [*map(_digest, sources)])
+
+
+@cache
+def key_of_folder(folder: Path) -> str:
+    """Return a short name for the content of a folder's files, in whatever order the disk lists them."""
+    return key_of({path.name: _digest(path) for path in sorted(folder.iterdir()) if path.is_file()})
+
+
+def save_outputs(path: Path, outputs: Outputs) -> None:
+    """Write labelled or unlabelled outputs of texts, in one step."""
+    arrays: dict[str, npt.NDArray[Any]] = {"logits": outputs.logits, "features": outputs.require_features("the cache")}
+    if outputs.labels is not None:
+        arrays["labels"] = outputs.labels
+    for number, layer in enumerate(outputs.layers or ()):
+        arrays[f"{_LAYER}{number}"] = layer
+    arrays |= PackedTexts.pack(list(outputs.texts or ())).to_arrays()
+    write_folder(path, kind=KIND, options={"class_names": list(outputs.class_names or ())}, arrays=arrays)
+
+
+def load_outputs(path: Path) -> Outputs:
+    """Return what `save_outputs` wrote, after verifying it."""
+    stored = read_folder(path, kind=KIND)
+    arrays = stored.arrays
+    packed = PackedTexts.from_arrays(arrays)
+    layers = [np.asarray(arrays[f"{_LAYER}{number}"]) for number in range(sum(_LAYER in name for name in arrays))]
+    return Outputs(
+        logits=arrays["logits"],
+        features=arrays["features"],
+        labels=arrays.get("labels"),
+        layers=layers or None,
+        class_names=stored.options["class_names"],
+        texts=[packed[row] or "" for row in range(len(packed))],
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,6 @@
+"""Rows -> Outputs: `huggingface.HuggingFaceEncoder` runs the model; all else here needs no torch."""
+
+from knn_ue.encoding.inputs import TASKS, Example, Task, read_example, read_examples
+from knn_ue.encoding.options import EncodingOptions, Pooling
+
+__all__ = ["TASKS", "EncodingOptions", "Example", "Pooling", "Task", "read_example", "read_examples"]

@@ -1,0 +1,331 @@
+"""Any Hugging Face text or token classifier -> Outputs. The only encoder file that imports torch or transformers."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import signature
+from itertools import chain
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+
+from knn_ue.arrays import check_choice
+from knn_ue.encoding.inputs import TASKS, Example, Task, all_labelled, class_numbers, read_windows
+from knn_ue.encoding.inspection import (
+    captured_input,
+    check_head,
+    check_layer,
+    class_names_of,
+    last_linear,
+    max_length_of,
+)
+from knn_ue.encoding.options import EncodingOptions, Pooling
+from knn_ue.encoding.pieces import Piece, batches_by_length, make_pieces, pad_pieces, padding_of
+from knn_ue.encoding.words import word_in_context
+from knn_ue.errors import InvalidInputError, require
+from knn_ue.types import Outputs
+
+Progress = Callable[[int, int | None], None]
+Arrays = dict[str, npt.NDArray[Any]]
+
+# So many batches are read ahead: enough rows to sort by length, few enough that memory stays flat.
+_READ_AHEAD = 32
+# Their tokenizers see a word at the start of a text and inside it as two different things.
+_NEEDS_PREFIX_SPACE = {"roberta", "deberta", "gpt2", "bloom", "longformer", "bart", "modernbert"}
+
+
+class HuggingFaceEncoder:
+    """Rows in, `Outputs` out: features, logits, and labels where the rows have them, in the order of the rows.
+
+    One row an example; in tagging one row a word, `groups` holding the number of its sentence. `texts` are the texts,
+    "premise → hypothesis", or the word in its context. An empty text is what the model makes of its special tokens; a
+    sentence without words has no rows; no rows give `Outputs` of length 0. Long texts are cut at the end and counted in
+    `n_truncated`; long sentences are read in overlapping windows, and no word is lost. Results do not depend on batch
+    size, padding or order beyond float32 rounding.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, task: Task, *, options: EncodingOptions | None = None) -> None:
+        check_choice(task, "task", TASKS)
+        options = options or EncodingOptions()
+        options.check_task(task)
+        if options.pooling == "cls" and task != "token-classification" and tokenizer.cls_token_id is None:
+            raise InvalidInputError('this model has no CLS token: use pooling="mean" or pooling="pooled"')
+        self.model = model
+        self.tokenizer = tokenizer
+        self.task: Task = task
+        self.options = replace(options, max_length=max_length_of(model, tokenizer, options.max_length))
+        self.class_names = class_names_of(model.config)
+        self.n_encoded = 0  # rows read since this encoder was made
+        self.n_truncated = 0  # how many of them were cut at max_length
+        self._head = last_linear(model) if options.pooling == "pooled" else None
+        self.accepted_inputs = frozenset(signature(model.forward).parameters)
+        check_layer(model.config, options.layer)
+
+    @property
+    def device(self) -> Any:
+        """The torch device the model is on."""
+        return next(self.model.parameters()).device
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path: str | Path,
+        task: Task,
+        *,
+        device: str = "auto",
+        pooling: Pooling = "cls",
+        layer: int = -1,
+        all_layers: bool = False,
+        max_length: int | None = None,
+        batch_size: int = 32,
+        context_words: int = 4,
+        trust_remote_code: bool = False,
+    ) -> Self:
+        """Load a classifier from a folder or the hub; `device` is "auto" (a GPU if there is one), "cpu", "cuda", ..."""
+        options = EncodingOptions(
+            pooling=pooling,
+            layer=layer,
+            all_layers=all_layers,
+            max_length=max_length,
+            batch_size=batch_size,
+            context_words=context_words,
+        )
+        place = find_device(device)
+        tokenizer = load_tokenizer(path, task, trust_remote_code=trust_remote_code)
+        model, untrained = load_model(path, task, trust_remote_code=trust_remote_code)
+        if untrained:
+            raise InvalidInputError(
+                f"{path} has no trained classification head ({untrained[0]} is missing): fine-tune it first, "
+                f"with knn-ue train --encoder {path}"
+            )
+        return cls(model.to(place), tokenizer, task, options=options)
+
+    def encode(self, rows: Iterable[object], *, with_labels: bool = True, progress: Progress | None = None) -> Outputs:
+        """Encode all rows; `progress(done, total)` is called after every batch, `total` None where it is unknown.
+
+        `with_labels=False` leaves labels unread, as out-of-domain data with other classes needs.
+        """
+        total = len(rows) if isinstance(rows, Sequence) else None
+        columns: dict[str, list[Any]] = {}
+        for part in self._encode_windows(rows, with_labels, progress, total):
+            for name, values in part.items():
+                columns.setdefault(name, []).append(values)
+        if not columns:
+            columns = {name: [values] for name, values in self._empty_arrays().items()}
+        joined: dict[str, Any] = {}
+        for name in list(columns):  # each column is released once joined: the peak is all plus one column
+            parts = columns.pop(name)
+            joined[name] = list(chain.from_iterable(parts)) if name == "texts" else np.concatenate(parts)
+        return self._outputs(joined)
+
+    def encode_batches(self, rows: Iterable[object], *, with_labels: bool = True) -> Iterator[Outputs]:
+        """Yield the `Outputs` of a bounded number of rows at a time, in order; memory does not grow with the input."""
+        for part in self._encode_windows(rows, with_labels):
+            yield self._outputs(part)
+
+    def _encode_windows(
+        self, rows: Iterable[object], with_labels: bool, progress: Progress | None = None, total: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        labelled: bool | None = None
+        start = 0
+        for examples in read_windows(rows, self.task, n_rows=self.options.batch_size * _READ_AHEAD):
+            part = self._describe(examples, start)
+            if with_labels:
+                labelled = all_labelled(examples, start=start, expected=labelled)
+                if labelled:
+                    part["labels"] = class_numbers(examples, self.class_names, start=start)
+            made = make_pieces(self.tokenizer, examples, task=self.task, max_length=self.options.max_length or 0)
+            self.n_encoded += len(examples)
+            self.n_truncated += made.n_truncated
+            arrays = self._empty_arrays(made.n_rows)
+            for share in self._fill(arrays, made.pieces):
+                if progress is not None:
+                    progress(start + int(share * len(examples)), total)
+            start += len(examples)
+            yield part | arrays
+
+    def _describe(self, examples: Sequence[Example], start: int) -> dict[str, Any]:
+        if self.task != "token-classification":
+            return {"texts": [" → ".join(example.parts) for example in examples]}
+        width = self.options.context_words
+        texts = [word_in_context(e.parts, i, width=width) for e in examples for i in range(len(e.parts))]
+        lengths = [len(example.parts) for example in examples]
+        return {"texts": texts, "groups": np.repeat(np.arange(start, start + len(examples)), lengths)}
+
+    def _fill(self, arrays: Arrays, pieces: Sequence[Piece]) -> Iterator[float]:
+        """Write what the model says of the pieces into their rows; yield the share done, 1 at the end."""
+        done = 0
+        for batch in batches_by_length(pieces, self.options.batch_size):
+            rows = np.concatenate([piece.rows for piece in batch])
+            for name, values in self.forward(batch).items():
+                arrays[name][rows] = values
+            done += len(batch)
+            yield done / len(pieces)
+        if not pieces:
+            yield 1.0
+
+    def forward(self, batch: Sequence[Piece]) -> Arrays:
+        """Run the model once on padded pieces; return `features`, `logits` and `layers.<i>`, one row a position."""
+        import torch
+
+        device = self.device
+        padded = pad_pieces(batch, padding_of(self.tokenizer))
+        inputs = {k: torch.from_numpy(v).to(device) for k, v in padded.items() if k in self.accepted_inputs}
+        which = torch.from_numpy(np.repeat(np.arange(len(batch)), [len(piece.rows) for piece in batch])).to(device)
+        where = torch.from_numpy(np.concatenate([piece.positions for piece in batch])).to(device)
+        self.model.eval()
+        with torch.inference_mode(), captured_input(self._head) as captured:
+            result = self.model(**inputs, output_hidden_states=True)
+        hidden = result.hidden_states
+
+        def at_rows(states: Any) -> npt.NDArray[Any]:
+            if states.ndim == 3 and self.options.pooling == "mean":
+                mask = inputs["attention_mask"][:, :, None].to(states.dtype)
+                states = (states * mask).sum(dim=1) / mask.sum(dim=1)
+            elif states.ndim == 3:
+                states = states[which, where]
+            values: npt.NDArray[Any] = states.float().cpu().numpy()
+            return values
+
+        tagging = self.task == "token-classification"
+        arrays = {"logits": (result.logits[which, where] if tagging else result.logits).float().cpu().numpy()}
+        arrays["features"] = at_rows(captured[0] if self._head is not None else hidden[self.options.layer])
+        if self.options.all_layers:
+            arrays |= {f"layers.{number}": at_rows(states) for number, states in enumerate(hidden[1:])}
+        return arrays
+
+    def _empty_arrays(self, n_rows: int = 0) -> Arrays:
+        config = self.model.config
+        width = config.hidden_size if self._head is None else self._head.in_features
+        arrays: Arrays = {"logits": np.zeros((n_rows, len(self.class_names)), dtype=np.float32)}
+        arrays["features"] = np.zeros((n_rows, width), dtype=np.float32)
+        if self.options.all_layers:
+            for number in range(config.num_hidden_layers):
+                arrays[f"layers.{number}"] = np.zeros((n_rows, config.hidden_size), dtype=np.float32)
+        return arrays
+
+    def _outputs(self, columns: Mapping[str, Any]) -> Outputs:
+        layers = [columns[name] for name in columns if name.startswith("layers.")]
+        rest = {name: values for name, values in columns.items() if not name.startswith("layers.")}
+        return Outputs(**rest, layers=layers or None, class_names=self.class_names)
+
+
+def find_device(name: str) -> Any:
+    """Return the torch device called `name`; "auto" is the first CUDA GPU, or the CPU where there is none."""
+    require("torch", extra="hf", purpose="HuggingFaceEncoder")
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(f"device {name!r} cannot be used here ({reason}): try --device cpu") from None
+    return device
+
+
+def load_config(path: str | Path, *, trust_remote_code: bool = False) -> Any:
+    """Load what a model says about itself, without its weights."""
+    require("transformers", extra="hf", purpose="HuggingFaceEncoder")
+    from transformers import AutoConfig
+
+    with _loading(path):
+        return AutoConfig.from_pretrained(str(path), trust_remote_code=trust_remote_code)
+
+
+def load_tokenizer(path: str | Path, task: Task, *, trust_remote_code: bool = False) -> Any:
+    """Load the tokenizer of a model, made ready for lists of words where the task needs them."""
+    check_choice(task, "task", TASKS)
+    config = load_config(path, trust_remote_code=trust_remote_code)
+    from transformers import AutoTokenizer
+
+    words = task == "token-classification" and config.model_type in _NEEDS_PREFIX_SPACE
+    extra = {"add_prefix_space": True} if words else {}
+    with _loading(path):
+        tokenizer = AutoTokenizer.from_pretrained(str(path), trust_remote_code=trust_remote_code, **extra)
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # transformers makes up an empty one where there is none
+        raise InvalidInputError(f"{path} has no tokenizer: save it there with tokenizer.save_pretrained")
+    if not tokenizer.is_fast:
+        raise InvalidInputError(f"{path} has only a slow tokenizer, which cannot tell words apart: save a fast one")
+    return tokenizer
+
+
+def load_model(
+    path: str | Path, task: Task, *, class_names: Sequence[str] | None = None, trust_remote_code: bool = False
+) -> tuple[Any, list[str]]:
+    """Load a classifier in float32, ready to predict, and the names of the weights its files do not have.
+
+    With `class_names` the model gets a head for these classes, new where the saved one is for others.
+    """
+    config = load_config(path, trust_remote_code=trust_remote_code)
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    auto = AutoModelForTokenClassification if task == "token-classification" else AutoModelForSequenceClassification
+    saved = [str(name) for name in config.id2label.values()]
+    if class_names is None:
+        check_head(config, task, str(path))
+    else:
+        config.id2label = dict(enumerate(class_names))
+        config.label2id = {name: number for number, name in enumerate(class_names)}
+        config.problem_type = "single_label_classification"
+    with _loading(path):
+        model, info = auto.from_pretrained(
+            str(path),
+            config=config,
+            trust_remote_code=trust_remote_code,
+            ignore_mismatched_sizes=class_names is not None,
+            output_loading_info=True,
+        )
+    missing = set(info["missing_keys"])
+    if class_names is not None and list(class_names) != saved:
+        _start_anew(last_linear(model), config)  # a head of the right size may still be for other classes
+    return model.float().eval(), [name for name, _ in model.named_parameters() if name in missing]
+
+
+def _start_anew(linear: Any, config: Any) -> None:
+    from torch.nn import init
+
+    init.normal_(linear.weight, std=getattr(config, "initializer_range", 0.02))
+    if linear.bias is not None:
+        init.zeros_(linear.bias)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from writing bars and reports; a download from the hub still shows its bar."""
+    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+    from transformers.utils import logging
+
+    verbosity, bars, no_hub_bars = (
+        logging.get_verbosity(),
+        logging.is_progress_bar_enabled(),
+        are_progress_bars_disabled(),
+    )
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if not no_hub_bars:
+        enable_progress_bars()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _loading(path: str | Path) -> Iterator[None]:
+    try:
+        with quiet():
+            yield
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InvalidInputError(
+            f"the model {path} cannot be loaded ({reason.strip()[:300]}): "
+            "give a folder that save_pretrained wrote, or the name of a model on a hub you can reach"
+        ) from error

@@ -1,0 +1,185 @@
+"""Rows of any accepted shape -> `Example`, and label names -> class numbers.
+
+| task                 | a row may be                                                              |
+|----------------------|---------------------------------------------------------------------------|
+| text-classification  | a string; `{"text", "label"}`; an object with `text` and `label`          |
+| text-pair            | a (premise, hypothesis) tuple or list; a dict or object with those names  |
+| token-classification | a list of words; a string, split at white space; `{"tokens", "tags"}`; ... |
+
+Labels and tags may be left out. A label is looked up by its name; where the model has no names of its own
+(`LABEL_0`, `LABEL_1`, ...) the number alone will do. Half a surrogate pair, which is no character, becomes U+FFFD.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Literal, get_args
+
+import numpy as np
+
+from knn_ue.arrays import IntArray
+from knn_ue.errors import InvalidInputError
+
+Task = Literal["text-classification", "text-pair", "token-classification"]
+TASKS: tuple[Task, ...] = get_args(Task)
+
+_FIELDS: dict[Task, tuple[str, ...]] = {
+    "text-classification": ("text",),
+    "text-pair": ("premise", "hypothesis"),
+    "token-classification": ("tokens",),
+}
+_WANTED: dict[Task, str] = {
+    "text-classification": 'a string or {"text", "label"}',
+    "text-pair": 'a (premise, hypothesis) tuple or {"premise", "hypothesis", "label"}',
+    "token-classification": 'a list of words or {"tokens", "tags"}',
+}
+_SHOWN_NAMES = 12
+_WINDOW_CHARACTERS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One row, ready to be tokenized: `parts` is (text,), (premise, hypothesis) or the words of a sentence.
+
+    `labels` is None, (label,) or one tag a word.
+    """
+
+    parts: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+
+
+def read_examples(rows: Iterable[object], task: Task, *, start: int = 0) -> list[Example]:
+    """Read every row; `start` is the number of the first one, for messages."""
+    return [read_example(row, task, number) for number, row in enumerate(_checked_rows(rows), start=start)]
+
+
+def read_windows(rows: Iterable[object], task: Task, *, n_rows: int) -> Iterator[list[Example]]:
+    """Yield `n_rows` examples at a time, fewer where the texts are very long: a bound on what is held at once."""
+    window: list[Example] = []
+    room = _WINDOW_CHARACTERS
+    for number, row in enumerate(_checked_rows(rows)):
+        window.append(read_example(row, task, number))
+        room -= sum(map(len, window[-1].parts))
+        if len(window) == n_rows or room < 0:
+            yield window
+            window, room = [], _WINDOW_CHARACTERS
+    if window:
+        yield window
+
+
+def read_example(row: object, task: Task, number: int = 0) -> Example:
+    """Read one row of any accepted shape; `number` is its place, for messages.
+
+    >>> read_example({"text": "fine", "label": "good"}, "text-classification")
+    Example(parts=('fine',), labels=('good',))
+    >>> read_example(("A man sleeps.", "He is awake."), "text-pair")
+    Example(parts=('A man sleeps.', 'He is awake.'), labels=None)
+    """
+    if isinstance(row, Example):
+        return row
+    content, labels = _content(row, task), None
+    if content is not None:
+        labels = _read_labels(row, task, number)
+    elif (content := _bare_content(row, task)) is None:
+        raise InvalidInputError(f"row {number} must be {_WANTED[task]} for {task}, got {_shown(row)}")
+    parts = tuple(_read_text(value, number) for value in content)
+    if task == "token-classification" and labels is not None and len(labels) != len(parts):
+        raise InvalidInputError(
+            f"row {number} has {len(parts)} words but {len(labels)} tags: give each word exactly one tag"
+        )
+    return Example(parts, labels)
+
+
+def all_labelled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
+    """Return whether the examples have labels; all must, or none. `expected` is what earlier examples had."""
+    for number, example in enumerate(examples, start=start):
+        found = example.labels is not None
+        if expected is None:
+            expected = found
+        elif found != expected:
+            raise InvalidInputError(
+                f"row {number} has {'a' if found else 'no'} label, unlike the rows before it: label every row or no row"
+            )
+    return bool(expected)
+
+
+def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, start: int = 0) -> IntArray:
+    """Return the class number of every label, in order; all examples must have labels.
+
+    >>> class_numbers([Example(("fine",), ("good",))], ["bad", "good"])
+    array([1])
+    """
+    known = {name: number for number, name in enumerate(class_names)}
+    if all(name == f"LABEL_{number}" for number, name in enumerate(class_names)):
+        known |= {str(number): number for number in range(len(class_names))}
+    numbers: list[int] = []
+    for row, example in enumerate(examples, start=start):
+        for label in example.labels or ():
+            if label not in known:
+                shown = ", ".join(class_names[:_SHOWN_NAMES]) + (", ..." if len(class_names) > _SHOWN_NAMES else "")
+                raise InvalidInputError(
+                    f"row {row} has the label {label!r}, which the model does not know; "
+                    f"its {len(class_names)} labels are: {shown}"
+                )
+            numbers.append(known[label])
+    return np.asarray(numbers, dtype=np.int64)
+
+
+def _checked_rows(rows: Iterable[object]) -> Iterable[object]:
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise InvalidInputError(f"rows must be a list of rows, got one {type(rows).__name__}: wrap it in a list")
+    return rows
+
+
+def _field(row: object, name: str) -> object:
+    return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
+
+
+def _content(row: object, task: Task) -> Sequence[object] | None:
+    fields = [_field(row, name) for name in _FIELDS[task]]
+    if any(value is None for value in fields):
+        return None
+    if task != "token-classification":
+        return fields
+    (words,) = fields
+    return list(words) if isinstance(words, Iterable) and not isinstance(words, (str, Mapping)) else None
+
+
+def _bare_content(row: object, task: Task) -> Sequence[object] | None:
+    if task == "text-classification":
+        return [row] if isinstance(row, str) else None
+    if task == "token-classification" and isinstance(row, str):
+        return row.split()
+    if not isinstance(row, (list, tuple)) or (task == "text-pair" and len(row) != 2):
+        return None
+    return row
+
+
+def _read_text(value: object, number: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidInputError(f"row {number} must hold text, got {_shown(value)}: convert it to a string")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return value
+
+
+def _read_labels(row: object, task: Task, number: int) -> tuple[str, ...] | None:
+    tagging = task == "token-classification"
+    value = _field(row, "tags" if tagging else "label")
+    if value is None:
+        return None
+    if tagging and (isinstance(value, str) or not isinstance(value, Iterable)):
+        raise InvalidInputError(f"row {number} must have a list of tags, got {_shown(value)}")
+    labels: list[str] = []
+    for label in value if isinstance(value, Iterable) and tagging else [value]:
+        if isinstance(label, bool) or not isinstance(label, (str, Integral)):
+            raise InvalidInputError(f"row {number} must have a label that is a string or number, got {_shown(label)}")
+        labels.append(str(label))
+    return tuple(labels)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,0 +1,90 @@
+"""What a loaded Hugging Face model says about itself: its classes, its limits, the last layer of its head."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from knn_ue.encoding.inputs import Task
+from knn_ue.errors import InvalidInputError
+
+_DEFAULT_MAX_LENGTH = 512
+
+
+def class_names_of(config: Any) -> tuple[str, ...]:
+    """Return the names of the classes in the order of the logits."""
+    names = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
+    if len(names) < 2:
+        raise InvalidInputError(f"the model has {len(names)} output, a regression: it must have at least 2 classes")
+    if config.problem_type == "multi_label_classification":
+        raise InvalidInputError("the model answers several labels at once: only one label an input is supported")
+    return names
+
+
+def max_length_of(model: Any, tokenizer: Any, wanted: int | None) -> int:
+    """Return `wanted` if the model can read so much; without it what the model was made for, at most 512."""
+    limit = _position_limit(model)
+    if wanted is None:
+        return int(min(_DEFAULT_MAX_LENGTH, tokenizer.model_max_length, limit or _DEFAULT_MAX_LENGTH))
+    if limit is not None and wanted > limit:
+        raise InvalidInputError(f"max_length={wanted} exceeds the {limit} positions of the model: lower it")
+    return wanted
+
+
+def check_layer(config: Any, layer: int) -> None:
+    """Raise unless the model has the layer; 0 is the embeddings, negative numbers count from the end."""
+    if not -config.num_hidden_layers - 1 <= layer <= config.num_hidden_layers:
+        raise InvalidInputError(
+            f"layer={layer} does not exist: the model has layers 1 to {config.num_hidden_layers}, and 0, the embeddings"
+        )
+
+
+def check_head(config: Any, task: Task, path: str) -> None:
+    """Raise where a model was saved with the other kind of head, whose weights may fit by mere accident."""
+    other = "ForSequenceClassification" if task == "token-classification" else "ForTokenClassification"
+    for architecture in config.architectures or ():
+        if architecture.endswith(other):
+            raise InvalidInputError(
+                f"{path} holds a {architecture}, which cannot do {task}: choose another task or model"
+            )
+
+
+def last_linear(model: Any) -> Any:
+    """Return the linear layer of the head that makes the logits."""
+    inside = f"{model.base_model_prefix}."
+    n_classes = len(model.config.id2label)
+    found = [
+        module
+        for name, module in model.named_modules()
+        if not name.startswith(inside) and getattr(module, "out_features", None) == n_classes
+    ]
+    if not found:
+        raise InvalidInputError(
+            f'{type(model).__name__} has no linear layer that makes its {n_classes} logits: use pooling="cls"'
+        )
+    return found[-1]
+
+
+@contextmanager
+def captured_input(module: Any) -> Iterator[list[Any]]:
+    """Collect what `module` reads while the block runs; nothing where it is None."""
+    seen: list[Any] = []
+    if module is None:
+        yield seen
+        return
+    hook = module.register_forward_pre_hook(lambda _module, arguments: seen.append(arguments[0]))
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
+def _position_limit(model: Any) -> int | None:
+    for name, module in model.named_modules():
+        if name.endswith("embeddings.position_embeddings") and hasattr(module, "num_embeddings"):
+            # RoBERTa numbers its positions from the padding number + 1.
+            unused = 0 if module.padding_idx is None else module.padding_idx + 1
+            return int(module.num_embeddings - unused)
+    if getattr(model.config, "relative_attention", False):  # DeBERTa: positions are differences, without an end
+        return None
+    limit = getattr(model.config, "max_position_embeddings", None)
+    return int(limit) if limit else None

@@ -1,0 +1,80 @@
+"""The one way to fine-tune: rows in, a plain Hugging Face model folder out."""
+
+import platform
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from knn_ue.encoding.huggingface import HuggingFaceEncoder, find_device, load_config, load_tokenizer, quiet
+from knn_ue.encoding.inputs import Task, read_examples
+from knn_ue.encoding.options import EncodingOptions
+from knn_ue.errors import require
+from knn_ue.training.folder import disk_errors, new_model_folder, write_record
+from knn_ue.training.labels import check_validation, label_names
+from knn_ue.training.method import PLAIN, TrainingMethod
+from knn_ue.training.options import TrainingOptions
+from knn_ue.training.records import TrainingResult
+from knn_ue.training.trainer import ProgressReport, seeded, train_model
+
+_LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy")
+
+
+def finetune(
+    rows: Iterable[object],
+    validation_rows: Iterable[object],
+    *,
+    task: Task,
+    encoder: str | Path,
+    out: str | Path,
+    options: TrainingOptions | None = None,
+    method: TrainingMethod = PLAIN,
+    device: str = "auto",
+    overwrite: bool = False,
+    on_progress: ProgressReport | None = None,
+    trust_remote_code: bool = False,
+) -> TrainingResult:
+    """Fine-tune the model `encoder` (a folder or hub name) on labelled `rows` and save it in the folder `out`.
+
+    The validation score, accuracy or the F1 of entities, decides when to stop and which weights are kept.
+    `on_progress` is called after every step and every epoch. Same seed, data and machine: same weights on a CPU.
+    If anything fails, or Ctrl-C strikes, `out` is as it was.
+    """
+    for module in ("torch", "transformers", "accelerate"):
+        require(module, extra="hf", purpose="finetune")
+    options = options or TrainingOptions()
+    examples, validation = read_examples(rows, task), read_examples(validation_rows, task)
+    place = find_device(device)
+    names = label_names(examples, task)
+    saved = tuple(map(str, load_config(encoder, trust_remote_code=trust_remote_code).id2label.values()))
+    names = saved if set(saved) == set(names) else names  # then the head that is there still fits
+    check_validation(validation, names)
+    with new_model_folder(out, overwrite=overwrite) as draft, seeded(options.seed), quiet():
+        tokenizer = load_tokenizer(encoder, task, trust_remote_code=trust_remote_code)
+        model = method.make_model(encoder, task, names, trust_remote_code).to(place)
+        reader = HuggingFaceEncoder(model, tokenizer, task, options=EncodingOptions(max_length=options.max_length))
+        report = on_progress or (lambda _progress: None)
+        result = train_model(reader, examples, validation, options=options, method=method, folder=draft, report=report)
+        record = {"method": method.name, "task": task, "encoder": str(encoder), "options": asdict(options)}
+        record |= {"result": asdict(result), "versions": _versions()}
+        with disk_errors(Path(out)):
+            _save_model(draft, reader)
+            write_record(draft, record)
+    return result
+
+
+def _save_model(folder: Path, encoder: HuggingFaceEncoder) -> None:
+    encoder.model.save_pretrained(folder)
+    # Whoever loads the folder, with us or with plain transformers, cuts texts where they were cut in training.
+    encoder.tokenizer.model_max_length = encoder.options.max_length
+    encoder.tokenizer.backend_tokenizer.no_truncation()
+    encoder.tokenizer.save_pretrained(folder)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):  # a source tree that was never installed has no version
+            found[name] = version(name)
+    return found

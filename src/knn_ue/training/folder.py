@@ -1,0 +1,107 @@
+"""A model folder: written beside its place and moved there whole, with a record of how the model was trained."""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from knn_ue.errors import StorageError
+
+RECORD = "knn_ue_training.json"
+
+
+@contextmanager
+def new_model_folder(out: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield an empty folder to write to, which becomes `out` if the block ends well and disappears if it does not.
+
+    `out` may be missing, empty, or, with `overwrite`, a model folder of ours; nothing else is ever replaced.
+    """
+    target = Path(out).resolve()
+    check_target(target, overwrite=overwrite)
+    draft = target.parent / f".{target.name}.{secrets.token_hex(4)}.draft"
+    try:
+        with disk_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft.mkdir()
+        yield draft
+        with disk_errors(target):
+            check_target(target, overwrite=overwrite)  # much may have happened during the training
+            _sync(draft)
+            _move(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def check_target(target: Path, *, overwrite: bool) -> None:
+    """Raise unless a model may be written to `target`."""
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise StorageError(f"{target} is a file: choose a folder for the model")
+    if not any(target.iterdir()):
+        return
+    if not (target / RECORD).is_file():
+        raise StorageError(f"{target} holds other files and no {RECORD}: choose a new or empty folder")
+    if not overwrite:
+        raise StorageError(
+            f"{target} already holds a model: pass overwrite=True (--overwrite) or choose another folder"
+        )
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write how the model was trained beside its weights."""
+    (folder / RECORD).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_record(path: str | Path) -> dict[str, Any] | None:
+    """Return how the model in the folder was trained; None where it is not one of ours, such as a hub name."""
+    file = Path(path) / RECORD
+    if not file.is_file():
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{file} cannot be read ({error}): restore it, or train the model again") from None
+    if not isinstance(record, dict) or not isinstance(record.get("method"), str):
+        raise StorageError(f"{file} names no method: restore it, or train the model again")
+    return record
+
+
+@contextmanager
+def disk_errors(target: Path) -> Iterator[None]:
+    """Turn what the disk says into one sentence."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        if isinstance(error, StorageError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise StorageError(f"{target} cannot be written ({reason}): nothing was left behind") from error
+
+
+def _sync(folder: Path) -> None:
+    for path in [*folder.rglob("*"), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _move(draft: Path, target: Path) -> None:
+    old = target.parent / f".{target.name}.{secrets.token_hex(4)}.old"
+    try:
+        if target.exists():
+            target.rename(old)
+        draft.rename(target)
+    except BaseException:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,95 @@
+"""The classes of a training set, and the score that early stopping looks at."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from knn_ue.arrays import softmax
+from knn_ue.encoding.inputs import Example, Task, all_labelled, class_numbers
+from knn_ue.errors import InvalidInputError
+from knn_ue.types import Outputs
+
+
+def label_names(examples: Sequence[Example], task: Task) -> tuple[str, ...]:
+    """Return the classes of labelled examples: sorted, whole numbers by value; for entity tags, "O" comes first.
+
+    Every type of entity gets both its tags, since the training rows may hold only one of them.
+
+    >>> label_names([Example(("Ada", "wrote"), ("B-PER", "O"))], "token-classification")
+    ('O', 'B-PER', 'I-PER')
+    """
+    if not examples:
+        raise InvalidInputError("the training rows are empty: at least one row of each class is needed")
+    if not all_labelled(examples):
+        raise InvalidInputError("the training rows have no labels: add them")
+    found = {label for example in examples for label in example.labels or ()}
+    if task == "token-classification" and is_iob2(found):
+        types = sorted({label[2:] for label in found if label != "O"})
+        names = ["O", *(f"{part}-{kind}" for kind in types for part in "BI")]
+    elif all(re.fullmatch(r"-?[0-9]+", label) for label in found):
+        names = sorted(found, key=lambda label: (int(label), label))
+    else:
+        names = sorted(found)
+    if len(names) < 2:
+        raise InvalidInputError(
+            f"the training rows must have at least 2 classes, got {len(names)} ({', '.join(names) or 'no label'})"
+        )
+    return tuple(names)
+
+
+def check_validation(examples: Sequence[Example], names: Sequence[str]) -> None:
+    """Raise unless the validation examples are labelled with classes of the training set."""
+    if not examples:
+        raise InvalidInputError("the validation rows are empty: early stopping needs at least one")
+    if not all_labelled(examples):
+        raise InvalidInputError("the validation rows have no labels: add them")
+    try:
+        class_numbers(examples, names)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"validation {error} (those of the training rows)") from None
+
+
+def is_iob2(names: Sequence[str] | set[str]) -> bool:
+    """Return whether the tags mark entities: "O", "B-TYPE", "I-TYPE" and nothing else."""
+    return all(name == "O" or (name[:2] in {"B-", "I-"} and len(name) > 2) for name in names)
+
+
+def score_outputs(outputs: Outputs, *, entities: bool) -> dict[str, float]:
+    """Return accuracy and mean log loss, and with `entities` the F1, which then stands first."""
+    labels = outputs.require_labels("validation")
+    probs = softmax(outputs.logits)[np.arange(len(labels)), labels]
+    scores = {
+        "accuracy": float((outputs.predicted == labels).mean()),
+        "loss": float(-np.log(np.maximum(probs, np.finfo(np.float64).tiny)).mean()),
+    }
+    if not entities:
+        return scores
+    names = np.asarray(outputs.class_names)
+    groups = np.asarray(outputs.groups).tolist()
+    return {"f1": entity_f1(names[labels].tolist(), names[outputs.predicted].tolist(), groups)} | scores
+
+
+def entity_f1(gold: Sequence[str], predicted: Sequence[str], groups: Sequence[int]) -> float:
+    """Return the micro-averaged F1 of entities, as seqeval's default: type and span must match; 0 where there is none.
+
+    Kept here since training stands below the metrics; the tests hold it equal to seqeval and to `knn_ue.metrics`.
+
+    >>> entity_f1(["B-PER", "I-PER", "O"], ["B-PER", "O", "O"], [0, 0, 0])
+    0.0
+    """
+    truth, found = _entities(gold, groups), _entities(predicted, groups)
+    return 2 * len(truth & found) / max(1, len(truth) + len(found))
+
+
+def _entities(tags: Sequence[str], groups: Sequence[int]) -> set[tuple[str, int, int]]:
+    starts = []
+    before, group_before = "O", None
+    for tag, group in zip(tags, groups, strict=True):
+        continues = tag[:1] == "I" and group == group_before and before != "O" and before[2:] == tag[2:]
+        starts.append(tag != "O" and not continues)
+        before, group_before = tag, group
+    # An entity ends where another begins, where the sentence ends, or before an O.
+    breaks = [i for i, (tag, start) in enumerate(zip(tags, starts, strict=True)) if start or tag == "O"]
+    return {(tags[first][2:], first, after) for first, after in pairwise([*breaks, len(tags)]) if tags[first] != "O"}

@@ -1,0 +1,221 @@
+"""transformers' Trainer, told to do what `TrainingOptions` say and to be quiet about it."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knn_ue.arrays import IntArray
+from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.encoding.inputs import Example, class_numbers
+from knn_ue.encoding.pieces import Piece, make_pieces, pad_pieces, padding_of
+from knn_ue.errors import InvalidInputError
+from knn_ue.training.batches import LengthBatches
+from knn_ue.training.best_weights import BestWeights
+from knn_ue.training.labels import is_iob2, score_outputs
+from knn_ue.training.method import Loss, TrainingMethod
+from knn_ue.training.options import TrainingOptions
+from knn_ue.training.records import TrainingProgress, TrainingResult
+
+ProgressReport = Callable[[TrainingProgress], None]
+_IGNORED = -100
+_LOSS_REPORTS = 100
+
+
+def train_model(
+    encoder: HuggingFaceEncoder,
+    examples: Sequence[Example],
+    validation: Sequence[Example],
+    *,
+    options: TrainingOptions,
+    method: TrainingMethod,
+    folder: Path,
+    report: ProgressReport,
+) -> TrainingResult:
+    """Train the encoder's model on the examples, validate it after each epoch, and leave it with its best weights.
+
+    `folder` is where the Trainer may write; it does not.
+    """
+    began = time.monotonic()
+    entities = encoder.task == "token-classification" and is_iob2(encoder.class_names)
+    freeze_lower_layers(encoder.model, options.freeze_lower)
+    max_length = encoder.options.max_length or 0
+    made = make_pieces(encoder.tokenizer, examples, task=encoder.task, max_length=max_length)
+    labels = class_numbers(examples, encoder.class_names)
+    items = [{"piece": piece, "labels": labels[piece.rows]} for piece in made.pieces]
+    batches = LengthBatches([len(piece) for piece in made.pieces], batch_size=options.batch_size, seed=options.seed)
+    best = BestWeights(encoder.model, metric="f1" if entities else "accuracy", patience=options.patience)
+
+    def validate() -> None:
+        best.update(score_outputs(encoder.encode(validation), entities=entities))
+
+    trainer = _make_trainer(encoder, items, batches, options, method.loss, folder)
+    trainer.add_callback(_make_callback(validate, best, report))
+    for callback in method.callbacks:
+        trainer.add_callback(callback)
+    trainer.train()
+    best.restore()
+    return TrainingResult(
+        class_names=encoder.class_names,
+        metric=best.metric,
+        best=best.best or 0.0,
+        history=tuple(best.history),
+        n_train=len(examples),
+        n_validation=len(validation),
+        n_truncated=made.n_truncated,
+        n_steps=trainer.state.global_step,
+        seconds=round(time.monotonic() - began, 1),
+    )
+
+
+def freeze_lower_layers(model: Any, share: float) -> None:
+    """Stop the embeddings and the lowest `share` of the layers from learning; nothing where `share` is 0."""
+    if share == 0:
+        return
+    base = model.base_model
+    layers = [
+        module
+        for module in base.modules()
+        if type(module).__name__ == "ModuleList" and len(module) == model.config.num_hidden_layers
+    ]
+    if not layers:
+        raise InvalidInputError(f"the layers of {type(model).__name__} cannot be told apart: train with freeze_lower=0")
+    for weight in base.parameters():
+        weight.requires_grad = False
+    kept = list(layers[0])[round(share * len(layers[0])) :]
+    for module in [*kept, getattr(base, "pooler", None)]:
+        for weight in module.parameters() if module is not None else ():
+            weight.requires_grad = True
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed every source of randomness that training uses, and give the caller's back afterwards."""
+    import torch
+
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 (the Trainer uses it)
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        torch.set_rng_state(before[2])
+
+
+def _make_trainer(
+    encoder: HuggingFaceEncoder,
+    items: list[dict[str, Any]],
+    batches: LengthBatches,
+    options: TrainingOptions,
+    loss: Loss,
+    folder: Path,
+) -> Any:
+    import torch
+    from transformers import PrinterCallback, Trainer
+
+    padding = padding_of(encoder.tokenizer)
+    accepted = encoder.accepted_inputs
+
+    def collate(chosen: list[dict[str, Any]]) -> dict[str, Any]:
+        padded = pad_pieces([item["piece"] for item in chosen], padding)
+        inputs = {name: values for name, values in padded.items() if name in accepted}
+        inputs["labels"] = _label_array(chosen, padded["input_ids"].shape, encoder.task == "token-classification")
+        return {name: torch.from_numpy(values) for name, values in inputs.items()}
+
+    class LengthTrainer(Trainer):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            loader = torch.utils.data.DataLoader(items, batch_sampler=batches, collate_fn=collate)
+            return self.accelerator.prepare(loader)
+
+        def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
+            labels = inputs.pop("labels")
+            logits = model(**inputs).logits
+            known = labels != _IGNORED
+            value = loss(logits[known], labels[known], self.state.global_step / self.state.max_steps)
+            if not torch.isfinite(value):
+                raise InvalidInputError(
+                    f"the training loss became {value.item()} at step {self.state.global_step + 1}: "
+                    f"lower learning_rate={options.learning_rate}"
+                )
+            return value
+
+    arguments = _training_arguments(options, len(batches), folder, on_cpu=encoder.device.type == "cpu")
+    trainer = LengthTrainer(model=encoder.model, args=arguments, train_dataset=items, data_collator=collate)
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _training_arguments(options: TrainingOptions, n_batches: int, folder: Path, *, on_cpu: bool) -> Any:
+    from transformers import TrainingArguments
+
+    total = min(options.epochs * n_batches, options.max_steps or math.inf)
+    return TrainingArguments(
+        output_dir=str(folder),
+        per_device_train_batch_size=options.batch_size,
+        learning_rate=options.learning_rate,
+        weight_decay=options.weight_decay,
+        max_grad_norm=options.clip_norm,
+        max_steps=int(total),
+        warmup_steps=round(options.warmup * total),
+        lr_scheduler_type="constant_with_warmup" if options.schedule == "constant" else "linear",
+        optim="adamw_torch",
+        seed=options.seed,
+        use_cpu=on_cpu,
+        logging_steps=max(1, int(total) // _LOSS_REPORTS),
+        save_strategy="no",
+        eval_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+    )
+
+
+def _label_array(chosen: Sequence[dict[str, Any]], shape: tuple[int, ...], tagging: bool) -> IntArray:
+    if not tagging:
+        return np.concatenate([item["labels"] for item in chosen])
+    labels = np.full(shape, _IGNORED, dtype=np.int64)  # only the first sub-word of each word is learned from
+    for row, item in enumerate(chosen):
+        piece: Piece = item["piece"]
+        labels[row, piece.positions] = item["labels"]
+    return labels
+
+
+def _make_callback(validate: Callable[[], None], best: BestWeights, report: ProgressReport) -> Any:
+    from transformers import TrainerCallback
+
+    class Watch(TrainerCallback):  # type: ignore[misc]
+        loss: float | None = None
+
+        def on_log(self, _args: Any, _state: Any, _control: Any, logs: dict[str, float], **_: Any) -> None:
+            self.loss = logs.get("loss", self.loss)
+
+        def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+            self._report(state)
+
+        def on_epoch_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+            validate()
+            self._report(state, best.history[-1])
+            control.should_training_stop = control.should_training_stop or best.is_over
+
+        def _report(self, state: Any, scores: Any = None) -> None:
+            report(
+                TrainingProgress(
+                    step=state.global_step,
+                    total_steps=state.max_steps,
+                    epoch=float(state.epoch or 0.0),
+                    loss=self.loss,
+                    scores=scores,
+                    best=best.best,
+                )
+            )
+
+    return Watch()

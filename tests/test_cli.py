@@ -1,0 +1,163 @@
+"""The command line as a whole: help, errors and how it ends. The commands have files of their own."""
+
+import errno
+import os
+import signal
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from cli_files import run, start
+from knn_ue import demo as demo_module
+from knn_ue.demo import Demo
+from knn_ue.errors import StorageError
+from knn_ue.report import Evaluation, EvaluationOptions, Table
+
+SCORES = {"ece": 0.125, "nll": 0.5, "e_aurc": 0.01}
+COMMANDS = ["train", "fit", "predict", "evaluate", "explain", "demo"]
+INDEX_COMMANDS = ["info", "add", "remove", "compact"]
+
+
+@pytest.fixture
+def folders(monkeypatch):
+    """The folders that a toy demo was asked to write to; nothing is written."""
+    seen = []
+
+    def run_demo(out):
+        seen.append(out)
+        methods = ("raw", "knn-ue-no-label")
+        tables = {
+            name: Table(caption=name, n=7, scores={method: SCORES | {"fpr95": 0.25} for method in methods})
+            for name in ("test", "out_of_domain", "out_of_domain/detection")
+        }
+        evaluation = Evaluation(n=7, n_classes=2, options=EvaluationOptions(), tables=tables)
+        return Demo(report=Path(out) / "report.md", evaluation=evaluation, pictures=(Path(out) / "a.png",))
+
+    monkeypatch.setattr(demo_module, "run_demo", run_demo)
+    return seen
+
+
+def fail_with(monkeypatch, error):
+    def run_demo(out):
+        raise error
+
+    monkeypatch.setattr(demo_module, "run_demo", run_demo)
+
+
+def test_version_is_that_of_the_package():
+    assert run("--version").stdout == f"knn-ue {version('knn-ue')}\n"
+
+
+def test_the_toy_demo_writes_where_it_is_told(folders):
+    run("demo", "--toy", "--out", "some/where")
+
+    assert folders == [Path("some/where")]
+
+
+def test_the_toy_demo_has_a_folder_of_its_own_by_default(folders):
+    run("demo", "--toy")
+
+    assert folders == [Path("knn-ue-demo")]
+
+
+def test_the_toy_demo_prints_a_line_for_each_method(folders):
+    lines = [line.split() for line in run("demo", "--toy").stdout.splitlines()]
+
+    assert ["knn-ue-no-label", "12.50", "0.5000", "10.00", "12.50", "25.00"] in lines
+
+
+def test_the_toy_demo_says_where_report_and_pictures_are_even_if_the_path_is_long(folders):
+    folder = "a-long-name/" * 20
+
+    shown = run("demo", "--toy", "--out", folder).stdout
+
+    assert f"report: {folder}report.md\npicture: {folder}a.png\n" in shown
+
+
+def test_the_help_names_every_command():
+    shown = run("--help").stdout
+
+    assert [name for name in [*COMMANDS, "index"] if name not in shown] == []
+
+
+@pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["index", name] for name in INDEX_COMMANDS])
+def test_the_help_of_each_command_shows_an_example(command):
+    assert f"Example: knn-ue {' '.join(command)} " in run(*command, "--help").stdout
+
+
+def test_without_a_command_the_help_is_shown():
+    assert "demo" in run().output
+
+
+def test_an_error_of_the_library_is_one_sentence_and_exit_code_1(monkeypatch):
+    fail_with(monkeypatch, StorageError("the disk is full: make room"))
+
+    result = run("demo", "--toy")
+
+    assert (result.exit_code, result.stderr) == (1, "knn-ue: the disk is full: make room\n")
+
+
+def test_an_error_of_the_disk_is_one_sentence_and_exit_code_1(monkeypatch):
+    fail_with(monkeypatch, OSError(errno.ENOSPC, "No space left on device", "a/file"))
+
+    result = run("demo", "--toy")
+
+    assert (result.exit_code, result.stderr) == (1, "knn-ue: No space left on device (a/file)\n")
+
+
+def test_an_error_that_is_a_bug_is_not_hidden(monkeypatch):
+    fail_with(monkeypatch, ZeroDivisionError())
+
+    assert isinstance(run("demo", "--toy").exception, ZeroDivisionError)
+
+
+def test_an_interrupt_ends_with_exit_code_130(monkeypatch):
+    fail_with(monkeypatch, KeyboardInterrupt())
+
+    result = run("demo", "--toy")
+
+    assert (result.exit_code, result.stderr) == (130, "knn-ue: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["dance"],
+        ["demo", "--toy", "--quick"],
+        ["fit", "model", "--train", "a", "--validation", "b", "--out", "c", "--method", "magic"],
+        ["train", "--task", "poetry", "--encoder", "e", "--train", "a", "--validation", "b", "--out", "c"],
+        ["predict", "ue", "--input", "a.jsonl", "--output", "b.jsonl", "--abstain-below", "1.5"],
+        ["index", "remove", "ue", "--ids", "one"],
+        ["index", "tune", "ue"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_exit_code_2(arguments):
+    assert run(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "command", [["predict", "--input", "a.jsonl", "--output", "b.jsonl"], ["explain", "a text"], ["index", "info"]]
+)
+def test_a_folder_that_is_not_there_is_named(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = 2 if command[0] == "index" else 1
+
+    result = run(*command[:place], "nowhere", *command[place:])
+
+    assert result.exit_code == 1
+    assert "nowhere has no meta.json" in result.stderr
+
+
+def test_ctrl_c_stops_a_real_process_without_a_traceback(tmp_path):
+    process = start("demo", "--toy", "--out", tmp_path / "out")
+    marker = tmp_path / "out" / ".knn-ue-demo"  # written as the work begins
+    while process.poll() is None and not marker.exists():
+        time.sleep(0.01)
+
+    os.kill(process.pid, signal.SIGINT)
+    _, shown = process.communicate(timeout=30)
+
+    assert (process.returncode, shown) == (130, "knn-ue: interrupted\n")

@@ -1,0 +1,266 @@
+"""train, fit, predict, evaluate, explain and index, on tiny models of all three tasks."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli_files import TASKS, data_of, read_lines, run, write_rows
+from tiny_models import ROWS, tiny_model
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+__all__ = ["tiny_model"]
+
+
+@dataclass(frozen=True)
+class Files:
+    name: str
+    folder: Path
+    train: Path
+    validation: Path
+    test: Path
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model"
+
+    @property
+    def ue(self) -> Path:
+        return self.folder / "ue"
+
+
+@pytest.fixture(scope="module", params=list(TASKS))
+def files(request, tiny_model, tmp_path_factory) -> Files:
+    """A model and a UE folder made by the commands themselves; no test may change them."""
+    folder = tmp_path_factory.mktemp(request.param)
+    made = Files(request.param, folder, *data_of(request.param, folder))
+    encoder = tiny_model("bert", TASKS[request.param])
+    options = ["--fast", "--epochs", 2, "--learning-rate", 0.01, "--max-length", 32, "--json"]
+    trained = run("train", "--task", made.name, "--encoder", encoder, *_data(made), "--out", made.model, *options)
+    assert trained.exit_code == 0, trained.output
+    fitted = run("fit", made.model, *_data(made), "--out", made.ue, "--neighbors", 8, "--json")
+    assert fitted.exit_code == 0, fitted.output
+    return made
+
+
+@pytest.fixture(scope="module")
+def text(tiny_model, tmp_path_factory) -> Files:
+    """A text classifier that was never trained, which is enough for most tests."""
+    folder = tmp_path_factory.mktemp("text")
+    made = Files("text", folder, *data_of("text", folder))
+    model = tiny_model("bert", "text-classification")
+    fitted = run("fit", model, *_data(made), "--out", made.ue, "--task", "text", "--neighbors", 8)
+    assert fitted.exit_code == 0, fitted.output
+    return made
+
+
+def _data(files: Files) -> list[object]:
+    return ["--train", files.train, "--validation", files.validation]
+
+
+def _predict(files: Files, rows: list[object], tmp_path: Path, *options: object):
+    source = write_rows(tmp_path / "input.jsonl", rows)
+    result = run("predict", files.ue, "--input", source, "--output", tmp_path / "answers.jsonl", *options)
+    assert result.exit_code == 0, result.output
+    return read_lines(tmp_path / "answers.jsonl")
+
+
+def test_predict_answers_every_row_in_order(files, tmp_path):
+    rows = ROWS[TASKS[files.name]](20, start=200)
+
+    answers = _predict(files, rows, tmp_path)
+
+    keys = {"text": ["text"], "pair": ["premise", "hypothesis"], "ner": ["tokens"]}[files.name]
+    given = [[row[key] for key in keys] for row in rows]
+    if files.name == "ner":
+        assert [[[word["word"] for word in answer["words"]]] for answer in answers] == given
+    else:
+        assert [[answer[key] for key in keys] for answer in answers] == given
+
+
+def test_evaluate_prints_the_raw_model_beside_the_method_as_json(files):
+    result = run("evaluate", files.ue, "--test", files.test, "--ood", files.train, "--json")
+
+    tables = json.loads(result.stdout)["tables"]
+    assert list(tables["test"]["scores"]) == ["raw", "temperature", "knn-ue"]
+    assert {"test", "train", "train/detection"} <= set(tables)
+
+
+def test_explain_shows_neighbors_of_each_text(files):
+    texts = {"text": ["a great film"], "pair": ["Ada was great", "Ada was not great"], "ner": ["Ada went to Oslo"]}
+
+    result = run("explain", files.ue, *texts[files.name], "--top", 2, "--json")
+
+    explained = json.loads(result.stdout)
+    assert [len(row["neighbors"]) for row in explained] == [2] * (4 if files.name == "ner" else 1)
+
+
+def test_index_add_remove_and_compact_change_what_is_stored(files, tmp_path):
+    ue = tmp_path / "ue"
+    run("fit", files.model, *_data(files), "--out", ue, "--neighbors", 8)
+    n_before = _stored(ue)
+    new = write_rows(tmp_path / "new.jsonl", ROWS[TASKS[files.name]](2, start=500))
+
+    ids = json.loads(run("index", "add", ue, "--input", new, "--json").stdout)["ids"]
+    n_added = _stored(ue)
+    removed = run("index", "remove", ue, "--ids", f"0,{ids[0]}-{ids[1]}")
+    n_removed = _stored(ue)
+    compacted = run("index", "compact", ue)
+
+    assert (n_added - n_before, n_removed - n_added, _stored(ue)) == (len(ids), -3, n_removed)
+    assert (removed.exit_code, compacted.exit_code) == (0, 0)
+    assert run("evaluate", ue, "--test", files.test).exit_code == 0
+
+
+def _stored(ue: Path) -> int:
+    (store,) = json.loads(run("index", "info", ue, "--json").stdout)["datastores"]
+    return store["examples"]
+
+
+def test_train_writes_a_folder_that_fit_knows_the_task_of(files):
+    record = json.loads((files.model / "knn_ue_training.json").read_text(encoding="utf-8"))
+
+    assert record["task"] == TASKS[files.name]
+
+
+def test_train_leaves_the_half_untouched_that_fit_chooses_the_threshold_on(files):
+    record = json.loads((files.model / "knn_ue_training.json").read_text(encoding="utf-8"))
+
+    assert record["result"]["n_validation"] == 15
+
+
+def test_train_does_not_replace_a_model_unless_told(files, tiny_model):
+    encoder = tiny_model("bert", TASKS[files.name])
+
+    result = run("train", "--task", files.name, "--encoder", encoder, *_data(files), "--out", files.model)
+
+    assert result.exit_code == 1
+    assert "already holds a model: pass overwrite=True (--overwrite)" in result.stderr
+
+
+def test_fit_does_not_replace_a_folder_unless_told(text, tiny_model):
+    model = tiny_model("bert", "text-classification")
+
+    result = run("fit", model, *_data(text), "--out", text.ue, "--task", "text")
+
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"knn-ue: {text.ue} already exists: pass --overwrite or choose another folder\n",
+    )
+
+
+def test_fit_asks_for_the_task_of_a_model_that_does_not_tell(text, tiny_model, tmp_path):
+    result = run("fit", tiny_model("bert", "text-classification"), *_data(text), "--out", tmp_path / "new")
+
+    assert result.exit_code == 1
+    assert "does not say what it was trained for: add --task text" in result.stderr
+
+
+def test_fit_says_that_no_threshold_keeps_the_risk(text, tiny_model, tmp_path):
+    model = tiny_model("bert", "text-classification")
+
+    result = run(
+        "fit", model, *_data(text), "--out", tmp_path / "ue", "--task", "text", "--neighbors", 8, "--target-risk", 0.01
+    )
+
+    assert result.exit_code == 0
+    assert "no threshold is known to keep a risk of at most 0.01" in result.stdout
+
+
+def test_predict_abstains_below_the_confidence_asked_for(text, tmp_path):
+    answers = _predict(text, ROWS["text-classification"](4), tmp_path, "--abstain-below", 1.0, "--top", 0)
+
+    assert [(answer["label"], answer["abstained"]) for answer in answers] == [(None, True)] * 4
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["great " * 10_000, "🎬🍿 great 👍🏽", "فيلم رائع جدا", "סרט נפלא", "e\u0301 \u202e evil \u202c", "𝔤𝔯𝔢𝔞𝔱"],
+    ids=["10,000 words", "emoji", "Arabic", "Hebrew", "direction marks", "beyond the basic plane"],
+)
+def test_predict_answers_any_text_and_repeats_it_unchanged(text, tmp_path, content):
+    (answer,) = _predict(text, [{"text": content}], tmp_path)
+
+    assert answer["text"] == content
+    assert 0 <= answer["score"] <= 1
+
+
+def test_predict_tags_every_word_of_a_sentence_of_10000_words(files, tmp_path):
+    if files.name != "ner":
+        pytest.skip("for taggers")
+
+    (answer,) = _predict(files, [{"tokens": ["Ada", "went"] * 5000}], tmp_path)
+
+    assert len(answer["words"]) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("broken.csv", "text,label\nfine,pos\nawful,neg,what\n", "broken.csv, line 3: "),
+        ("empty.jsonl", "", "empty.jsonl is empty"),
+        ("unknown.csv", "text,label\nfine,splendid\n", "has the label 'splendid', which the model does not know"),
+        ("bad.jsonl", '{"text": "fine", "label": "pos"}\n{"text"\n', "bad.jsonl, line 2: "),
+    ],
+)
+def test_bad_data_is_one_sentence_that_says_where(text, tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+
+    result = run("evaluate", text.ue, "--test", tmp_path / name)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_nothing_is_added_to_the_index_from_a_file_with_an_unknown_label(text, tmp_path):
+    (tmp_path / "new.csv").write_text("text,label\nfine,pos\nwell,splendid\n")
+    n_before = _stored(text.ue)
+
+    result = run("index", "add", text.ue, "--input", tmp_path / "new.csv")
+
+    assert (result.exit_code, _stored(text.ue)) == (1, n_before)
+
+
+def test_nothing_is_removed_if_an_id_is_unknown(text):
+    n_before = _stored(text.ue)
+
+    result = run("index", "remove", text.ue, "--ids", "0,99999")
+
+    assert (result.exit_code, _stored(text.ue)) == (1, n_before)
+    assert "id 99999 is not stored" in result.stderr
+
+
+def test_a_method_without_neighbors_has_no_index_to_change(text, tiny_model, tmp_path):
+    ue = tmp_path / "ue"
+    model = tiny_model("bert", "text-classification")
+    run("fit", model, *_data(text), "--out", ue, "--task", "text", "--method", "temperature")
+
+    result = run("index", "compact", ue)
+
+    assert (result.exit_code, json.loads(run("index", "info", ue, "--json").stdout)["datastores"]) == (1, [])
+    assert "fit with knn-ue or knn-ue-no-label" in result.stderr
+
+
+def test_evaluate_writes_the_report_it_is_asked_for(text, tmp_path):
+    result = run("evaluate", text.ue, "--test", text.test, "--report", tmp_path / "report", "--bootstrap", 5)
+
+    assert result.exit_code == 0, result.output
+    assert f"report: {tmp_path / 'report' / 'report.html'}\n" in result.stderr
+    assert "raw" in result.stdout
+
+
+def test_explain_refuses_half_a_pair(files):
+    if files.name != "pair":
+        pytest.skip("for pairs")
+
+    result = run("explain", files.ue, "Ada was great")
+
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "knn-ue: this folder answers pairs, got 1 texts: give premise and hypothesis\n",
+    )

@@ -1,0 +1,181 @@
+"""`predict` loses no answer: not to Ctrl-C, a kill, a bad line or a full disk, and overwrites nothing unasked."""
+
+import errno
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from cli_files import data_of, read_lines, run, start, write_rows
+from knn_ue.cli.answer_file import same_answer
+from tiny_models import text_rows, tiny_model
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+__all__ = ["tiny_model"]
+
+N_ROWS = 2500  # more than two windows of the pipeline
+
+
+@pytest.fixture(scope="module")
+def ue(tiny_model, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("ue")
+    train, validation, _ = data_of("text", folder)
+    options = ["--task", "text", "--neighbors", 8, "--out", folder / "ue"]
+    model = tiny_model("bert", "text-classification")
+    result = run("fit", model, "--train", train, "--validation", validation, *options)
+    assert result.exit_code == 0, result.output
+    return folder / "ue"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    return write_rows(tmp_path_factory.mktemp("input") / "input.jsonl", text_rows(N_ROWS))
+
+
+@pytest.fixture(scope="module")
+def expected(ue, source, tmp_path_factory) -> list[object]:
+    output = tmp_path_factory.mktemp("expected") / "answers.jsonl"
+    assert run("predict", ue, "--input", source, "--output", output).exit_code == 0
+    return read_lines(output)
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_an_interrupted_run_is_continued_to_the_same_answers(ue, source, expected, tmp_path, sent, code):
+    output = tmp_path / "answers.jsonl"
+    part = tmp_path / "answers.jsonl.part"
+    process = start("predict", ue, "--input", source, "--output", output)
+    while process.poll() is None and not (part.exists() and part.stat().st_size):
+        time.sleep(0.005)
+
+    os.kill(process.pid, sent)
+    _, shown = process.communicate(timeout=60)
+
+    assert (process.returncode, output.exists(), "Traceback" in shown) == (code, False, False)
+    resumed = run("predict", ue, "--input", source, "--output", output, "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    assert same_answer(read_lines(output), expected)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.jsonl"]
+
+
+def test_half_a_line_is_answered_again(ue, tmp_path):
+    source = write_rows(tmp_path / "input.jsonl", text_rows(6))
+    output, part = tmp_path / "answers.jsonl", tmp_path / "answers.jsonl.part"
+    run("predict", ue, "--input", source, "--output", output)
+    whole = output.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    part.write_bytes(b"".join(lines[:3]) + lines[3][:20])
+    output.unlink()
+
+    result = run("predict", ue, "--input", source, "--output", output, "--resume", "--json")
+
+    assert json.loads(result.stdout)["resumed"] == 3
+    assert same_answer(read_lines(output), [json.loads(line) for line in lines])
+
+
+def test_a_finished_output_is_not_overwritten_unless_told(ue, tmp_path):
+    source = write_rows(tmp_path / "input.jsonl", text_rows(2))
+    output = tmp_path / "answers.jsonl"
+    output.write_text("years of work")
+
+    refused = run("predict", ue, "--input", source, "--output", output)
+    kept = output.read_text()
+    allowed = run("predict", ue, "--input", source, "--output", output, "--overwrite")
+
+    assert (refused.exit_code, kept, allowed.exit_code, len(read_lines(output))) == (1, "years of work", 0, 2)
+
+
+def test_an_unfinished_run_is_not_thrown_away_unless_told(ue, tmp_path):
+    source = write_rows(tmp_path / "input.jsonl", text_rows(2))
+    (tmp_path / "answers.jsonl.part").write_text("{}\n")
+
+    result = run("predict", ue, "--input", source, "--output", tmp_path / "answers.jsonl")
+
+    assert result.exit_code == 1
+    assert "holds the answers of an unfinished run: continue with --resume, or pass --overwrite" in result.stderr
+
+
+def test_answers_to_another_input_are_not_continued(ue, tmp_path):
+    source = write_rows(tmp_path / "input.jsonl", text_rows(4))
+    write_rows(tmp_path / "answers.jsonl.part", [{"text": "something else", "label": "pos"}])
+
+    result = run("predict", ue, "--input", source, "--output", tmp_path / "answers.jsonl", "--resume")
+
+    assert result.exit_code == 1
+    assert "line 1 of " in result.stderr
+    assert "is not about row 1 of the input" in result.stderr
+
+
+def test_answers_with_other_options_are_not_continued(ue, tmp_path):
+    source = write_rows(tmp_path / "input.jsonl", text_rows(4))
+    output, part = tmp_path / "answers.jsonl", tmp_path / "answers.jsonl.part"
+    run("predict", ue, "--input", source, "--output", output, "--top", 2)
+    part.write_bytes(b"".join(output.read_bytes().splitlines(keepends=True)[:2]))
+    output.unlink()
+
+    result = run("predict", ue, "--input", source, "--output", output, "--resume", "--top", 3)
+
+    assert result.exit_code == 1
+    assert "is not what this folder says with these options" in result.stderr
+
+
+def test_what_was_answered_before_a_bad_line_is_kept_and_continued(ue, tmp_path):
+    source = write_rows(tmp_path / "input.jsonl", text_rows(1100))
+    good = source.read_text()
+    source.write_text(good + '{"text"\n')
+    output = tmp_path / "answers.jsonl"
+
+    failed = run("predict", ue, "--input", source, "--output", output)
+    source.write_text(good)
+    resumed = run("predict", ue, "--input", source, "--output", output, "--resume")
+
+    assert (failed.exit_code, resumed.exit_code, len(read_lines(output))) == (1, 0, 1100)
+    assert "line 1101: a line must be one JSON object" in failed.stderr
+    assert "answers are kept in" in failed.stderr
+
+
+def test_nothing_is_left_where_nothing_was_answered(ue, tmp_path):
+    (tmp_path / "input.jsonl").write_text("")
+
+    result = run("predict", ue, "--input", tmp_path / "input.jsonl", "--output", tmp_path / "answers.jsonl")
+
+    assert (result.exit_code, [path.name for path in tmp_path.iterdir()]) == (1, ["input.jsonl"])
+
+
+def test_a_full_disk_is_one_sentence_and_the_answers_can_be_continued(ue, tmp_path, monkeypatch):
+    source = write_rows(tmp_path / "input.jsonl", text_rows(5))
+    output = tmp_path / "answers.jsonl"
+
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("knn_ue.cli.answer_file.os.fsync", full)
+        failed = run("predict", ue, "--input", source, "--output", output)
+    exists = output.exists()
+    resumed = run("predict", ue, "--input", source, "--output", output, "--resume")
+
+    assert (failed.exit_code, exists, resumed.exit_code, len(read_lines(output))) == (1, False, 0, 5)
+    assert "cannot be written (No space left on device): make room, then continue with --resume" in failed.stderr
+
+
+def test_a_part_file_that_is_a_link_is_not_followed(ue, source, tmp_path):
+    (tmp_path / "answers.jsonl.part").symlink_to("/dev/zero")
+
+    result = run("predict", ue, "--input", source, "--output", tmp_path / "answers.jsonl", "--resume")
+
+    assert result.exit_code == 1
+    assert "is not a plain file" in result.stderr
+
+
+def test_the_input_is_never_the_output(ue, tmp_path):
+    source = write_rows(tmp_path / "input.jsonl", text_rows(2))
+
+    result = run("predict", ue, "--input", source, "--output", source, "--overwrite")
+
+    assert result.exit_code == 1
+    assert len(read_lines(source)) == 2
