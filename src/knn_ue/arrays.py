@@ -167,9 +167,10 @@ def softmax(logits: FloatArray, weight: FloatArray | None = None) -> FloatArray:
     >>> softmax(np.array([[0.0, 1e-9]]), np.array([1e-12])).argmax(axis=1)
     array([1])
     """
-    shifted = logits - logits.max(axis=1, keepdims=True).astype(np.float64)
-    if weight is not None:
-        shifted *= weight[:, None]
+    with np.errstate(over="ignore"):  # what is minus infinity then has probability zero
+        shifted = logits - logits.max(axis=1, keepdims=True).astype(np.float64)
+        if weight is not None:
+            shifted *= weight[:, None]
     probs: FloatArray = np.exp(shifted, out=shifted)
     probs /= probs.sum(axis=1, keepdims=True)
     predicted = logits.argmax(axis=1)

@@ -22,15 +22,16 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
-from knn_ue.errors import StorageError
+from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.tensorfile import map_arrays, write_arrays
 
 FORMAT = 1
 _META = "meta.json"
 _MAX_META_BYTES = 1 << 24
+_NAME = r"[a-z][a-z0-9_]*"
 _GENERATION = r"[0-9]{8}-[0-9a-f]{8}"
 # Whatever matches is ours to remove; everything else in the folder is the user's and is never touched.
-_OUR_NAME = re.compile(rf"(?:[a-z][a-z0-9_]*\.{_GENERATION}(?:\.[a-z]+)?|meta\.json\.{_GENERATION})")
+_OUR_NAME = re.compile(rf"(?:{_NAME}\.{_GENERATION}(?:\.[a-z]+)?|meta\.json\.{_GENERATION})")
 _ARRAYS = "arrays"
 
 Meta = dict[str, Any]
@@ -181,6 +182,9 @@ def _write_parts(
     folders: Mapping[str, FolderWriter | Path],
     journal: Callable[[Path, str], None] | None,
 ) -> Meta:
+    for name in (*files, *folders):
+        if not re.fullmatch(_NAME, name):
+            raise InvalidInputError(f"a file must be named by lower-case letters, digits and _, got {name!r}")
     entries: Meta = {}
     target = folder / f"{_ARRAYS}.{generation}.safetensors"
     entries[_ARRAYS] = {"name": target.name} | write_arrays(target, arrays)

@@ -87,7 +87,9 @@ class Outputs:
 
     def take(self, rows: object) -> "Outputs":
         """Return the examples at `rows` (numbers, a slice or a boolean mask) as new `Outputs`."""
-        chosen = np.arange(len(self))[rows if isinstance(rows, slice) else to_numpy(rows, "rows")]
+        wanted: Any = rows if isinstance(rows, slice) else to_numpy(rows, "rows")
+        # numpy makes an empty list an array of floats, which it then refuses as row numbers.
+        chosen = np.arange(len(self))[wanted if isinstance(rows, slice) or wanted.size else slice(0, 0)]
         return replace(
             self,
             logits=self.logits[chosen],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from knn_ue.datastore import Datastore, IndexOptions, index_options
-from knn_ue.datastore.indexes import build_index, rebuild_index
+from knn_ue.datastore.indexes import build_index, read_index, rebuild_index
 from knn_ue.errors import InvalidInputError
 
 # Generous settings, and the share of the ten true neighbors that they must find.
@@ -100,6 +100,29 @@ def test_more_neighbors_than_rows_are_padded(name, indexes, vectors):
     assert (rows[:, 1500:] == -1).all()
     assert np.isinf(distances[:, 1500:]).all()
     assert (np.sort(rows[0, rows[0] >= 0]) == np.unique(rows[0, rows[0] >= 0])).all()
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        "IVF256,PQ16x4fsr",
+        "IVF64,PQ4x4",
+        "IVF256,Flat",
+        "HNSW8_SQ8",
+        "HNSW64_PQ4x4",
+        "SQfp16",
+        "RR8,PQ4x4fs",
+        "OPQ4,PQ4x4",
+    ],
+)
+def test_every_kind_of_index_that_can_be_written_is_read_back_the_same(factory, vectors, tmp_path):
+    options = IndexOptions(factory=factory)
+    index = build_index(vectors[:300], options)
+    index.write(tmp_path / "index")
+
+    read = read_index(tmp_path / "index", vectors[:300], options)
+
+    np.testing.assert_array_equal(read.search(vectors[:30], 5)[1], index.search(vectors[:30], 5)[1])
 
 
 def test_n_probe_reaches_the_lists_behind_a_pre_transform(vectors):

@@ -16,6 +16,7 @@ from knn_ue.arrays import BoolArray, FloatArray, IntArray
 
 _QUERY_ROWS = 256
 _STORED_ROWS = 8192
+_BLOCK_VALUES = _QUERY_ROWS * _STORED_ROWS
 _EXTRA = 8
 _DIRECT_VALUES = 1 << 19
 _PASS_ROWS = 1 << 14
@@ -145,17 +146,20 @@ class ExactIndex:
     def _scores(self, centered: FloatArray, norms: FloatArray) -> Iterator[tuple[int, FloatArray]]:
         """Yield the first row and |x|^2 - 2qx (queries, rows) of each block of vectors; the array is reused."""
         doubled = -2.0 * centered
-        origin, n_rows = self._origin, min(_STORED_ROWS, len(self.vectors))
+        origin = self._origin
+        # Few queries take long blocks at once, which the matrix product likes; a centered copy stays small.
+        step = _STORED_ROWS if origin is not None else max(_STORED_ROWS, _BLOCK_VALUES // max(1, len(centered)))
+        n_rows = min(step, len(self.vectors))
         buffer = np.empty((len(centered), n_rows), dtype=np.float32)
         moved = np.empty((0 if origin is None else n_rows, centered.shape[1]), dtype=np.float32)
-        for start in range(0, len(self.vectors), _STORED_ROWS):
-            block = self.vectors[start : start + _STORED_ROWS]
-            if np.isinf(norms[start : start + _STORED_ROWS]).all():
+        for start in range(0, len(self.vectors), step):
+            block = self.vectors[start : start + step]
+            if np.isinf(norms[start : start + step]).all():
                 continue
             if origin is not None:
                 block = np.subtract(block, origin, out=moved[: len(block)])
             scores = np.matmul(doubled, block.T, out=buffer[:, : len(block)])
-            scores += norms[start : start + _STORED_ROWS]
+            scores += norms[start : start + step]
             yield start, scores
 
 

@@ -64,7 +64,7 @@ def read_faiss(path: Path, shape: tuple[int, ...]) -> Any:
     if _kinds(index) - _FUZZED or not all(_is_sound(part) for part in parts_of(index)):
         raise StorageError(f"{path} is not a faiss index as we write it: do not trust this folder")
     for part in parts_of(index):
-        if hasattr(part, "use_precomputed_table") and part.use_precomputed_table >= 0:
+        if hasattr(part, "use_precomputed_table") and not part.precomputed_table.size():
             part.precompute_table()
     return index
 
@@ -101,12 +101,13 @@ def _is_sound(part: Any) -> bool:
 
 @contextmanager
 def _bounded_by(n_bytes: int) -> Iterator[None]:
-    """Let no part of a file claim more bytes or entries than the file has; the limits are the process's, so in turn."""
+    """Let no part of a file claim more than a file of `n_bytes` can mean; the limits are the process's, so in turn."""
     import faiss
 
     with _reading:
         limits = faiss.get_deserialization_vector_byte_limit(), faiss.get_deserialization_loop_limit()
-        faiss.set_deserialization_vector_byte_limit(n_bytes + 1)
+        # A fast scan with residuals computes a table of up to 16 times the file, and none above two gigabytes.
+        faiss.set_deserialization_vector_byte_limit(max(n_bytes, min(16 * n_bytes, 1 << 31)) + 1)
         faiss.set_deserialization_loop_limit(n_bytes)
         try:
             yield

@@ -242,6 +242,7 @@ def _silent(_step: str, _done: int, _total: int | None) -> None:
 
 _NOTES = (
     "The model learned from film reviews only; Amazon, the New York Times and Twitter are other worlds to it.",
-    "Where knn-ue loses to knn-ue-no-label, the label term is the reason: the neighbors come from the texts the model "
-    "was trained on, which it knows by heart, so they agree with it more than new texts of another domain deserve.",
+    "The neighbors are the texts the model was trained on, whose labels it may know by heart, so that they agree with it "
+    "more often than labels of new texts would. Compare knn-ue with knn-ue-no-label to see what the label term does.",
+    "One training run with one seed: intervals cover the choice of test rows, not the luck of training.",
 )
