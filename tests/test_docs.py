@@ -1,5 +1,6 @@
 """Every Python block of the README and the docs runs, in order, in an empty folder."""
 
+import json
 import re
 from pathlib import Path
 
@@ -30,3 +31,20 @@ def test_every_relative_link_on_the_page_leads_somewhere(page):
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
 
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.slow
+def test_the_pipeline_of_the_readme_runs_on_a_tiny_model(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    from tiny_models import save_tiny_model, text_rows
+
+    (block,) = re.findall(r"^```py\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    save_tiny_model(tmp_path / "model", family="bert", task="text-classification")
+    for name, start in (("train", 0), ("validation", 200)):
+        rows = "\n".join(json.dumps(row) for row in text_rows(100, start=start))
+        (tmp_path / f"{name}.jsonl").write_text(rows)
+    monkeypatch.chdir(tmp_path)
+
+    exec(compile(block, "README.md", "exec"), {})
+
+    assert "raw_score" in capsys.readouterr().out

@@ -19,6 +19,9 @@ __all__ = ["tiny_model"]
 SMALL = Size(max_steps=3, max_length=32, n_bootstrap=3)
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
     """Six files in place of the six sets."""
@@ -85,6 +88,25 @@ def test_what_is_damaged_in_the_cache_is_made_again(sources, encoder, tmp_path):
     again = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
 
     assert again.summary() == first.summary()
+
+
+def test_the_report_is_read_back_as_it_was_written(sources, encoder, tmp_path, monkeypatch):
+    first = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+    monkeypatch.setattr("knn_ue.demo.report.build_report", None)
+
+    again = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+
+    assert again.evaluation.to_json() == first.evaluation.to_json()
+    assert list(again.verdicts) == list(first.verdicts)
+
+
+def test_a_report_that_was_edited_is_written_again(sources, encoder, tmp_path):
+    report = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).report
+    report.write_text("all is well")
+
+    run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+
+    assert report.read_text(encoding="utf-8") != "all is well"
 
 
 def test_the_cache_may_live_elsewhere(sources, encoder, tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ def train(
     if as_json:
         typer.echo(json.dumps({"model": str(out), **asdict(result)}, ensure_ascii=False))
         return
-    cut = f", {result.n_truncated} of them cut" if result.n_truncated else ""
+    cut = f" ({result.n_truncated} cut at the maximal length)" if result.n_truncated else ""
     typer.echo(
         f"{out}: {len(result.class_names)} classes, {result.metric} {100 * result.best:.1f} % on {result.n_validation} "
         f"validation rows, learned from {result.n_train} rows{cut} in {result.n_steps} steps and {result.seconds:.0f} s"

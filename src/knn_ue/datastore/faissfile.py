@@ -6,7 +6,8 @@ withstood our fuzzing are written and read; what faiss leaves unchecked in them 
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -28,6 +29,8 @@ _FUZZED = {
     "IndexHNSWPQ",
     "IndexHNSWSQ",
 }
+# Where a pre-transform holds its index, an IVF its coarse quantizer, an HNSW its vectors.
+_INSIDE = ("index", "quantizer", "storage")
 _reading = Lock()
 
 
@@ -51,21 +54,25 @@ def read_faiss(path: Path, shape: tuple[int, ...]) -> Any:
     """Read the faiss index of `shape` (rows, columns) from a file whose checksum was verified."""
     import faiss
 
-    with _bounded_by(path.stat().st_size):
-        try:
+    size = path.stat().st_size
+    strange = StorageError(f"{path} is not a faiss index as we write it: do not trust this folder")
+    if _names_another_file(path, size):
+        raise strange
+    try:
+        with _bounded_by(size):
             # Without its tables, which may be larger than the file: they are computed again below.
             index = faiss.read_index(str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
-        except (RuntimeError, MemoryError) as error:
-            raise StorageError(
-                f"{path} is not a usable faiss index ({faiss_reason(error)}): restore it from a copy"
-            ) from None
+        if index is None or _kinds(index) - _FUZZED or not all(_is_sound(part) for part in parts_of(index)):
+            raise strange
+        for part in parts_of(index):
+            if hasattr(part, "use_precomputed_table") and not part.precomputed_table.size():
+                part.precompute_table()
+    except (RuntimeError, MemoryError) as error:
+        raise StorageError(
+            f"{path} is not a usable faiss index ({faiss_reason(error)}): restore it from a copy"
+        ) from None
     if not index.is_trained or (index.ntotal, index.d) != shape:
         raise StorageError(f"{path} indexes {index.ntotal} rows of {index.d}, not {shape}: it was swapped")
-    if _kinds(index) - _FUZZED or not all(_is_sound(part) for part in parts_of(index)):
-        raise StorageError(f"{path} is not a faiss index as we write it: do not trust this folder")
-    for part in parts_of(index):
-        if hasattr(part, "use_precomputed_table") and not part.precomputed_table.size():
-            part.precompute_table()
     return index
 
 
@@ -74,8 +81,7 @@ def parts_of(index: Any) -> list[Any]:
     import faiss
 
     part = faiss.downcast_index(index)
-    # A pre-transform holds its index, an IVF its quantizer, an HNSW its vectors.
-    inner = [getattr(part, name) for name in ("index", "quantizer", "storage") if getattr(part, name, None) is not None]
+    inner = [getattr(part, name) for name in _INSIDE if getattr(part, name, None) is not None]
     return [part, *(deeper for child in inner for deeper in parts_of(child))]
 
 
@@ -89,14 +95,35 @@ def _kinds(index: Any) -> set[str]:
 
 
 def _is_sound(part: Any) -> bool:
-    """Check what faiss does not: how a fast scan goes through its blocks of codes, and that they are all there."""
-    if not hasattr(part, "bbs"):
-        return True
-    if part.bbs < 1 or part.implem or part.qbs or getattr(part, "qbs2", 0):  # never set by a factory string
+    """Check what faiss does not: that nothing inside is missing, and that a fast scan stays within its codes."""
+    import faiss
+
+    if any(hasattr(part, name) and getattr(part, name) is None for name in (*_INSIDE, "invlists")):
         return False
-    padded = -(-part.ntotal // part.bbs) * part.bbs
-    in_lists = not hasattr(part, "ntotal2")
-    return in_lists or bool(part.ntotal2 == padded and part.codes.size() >= padded * part.M2 // 2)
+    scans = hasattr(part, "bbs")
+    # A factory string never sets the other three, and each makes a scan read elsewhere.
+    if scans and (part.bbs < 1 or part.implem or part.qbs or getattr(part, "qbs2", 0)):
+        return False
+    if hasattr(part, "invlists"):
+        lists: Any = faiss.downcast_InvertedLists(part.invlists)
+        if (part.quantizer.ntotal, part.quantizer.d) != (part.nlist, part.d):
+            return False
+        if not scans:
+            return type(lists).__name__ == "ArrayInvertedLists"
+        return type(lists).__name__ == "BlockInvertedLists" and bool(lists.n_per_block == part.bbs)
+    padded = -(-part.ntotal // part.bbs) * part.bbs if scans else 0
+    return not scans or bool(part.ntotal2 == padded and part.codes.size() >= padded * part.M2 // 2)
+
+
+def _names_another_file(path: Path, size: int) -> bool:
+    """Say whether the index keeps its lists in a file of any name, which faiss would open: "ilod" and their number."""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) if size else nullcontext(b"") as content:
+        place = content.find(b"ilod")
+        while place >= 0:
+            if int.from_bytes(content[place + 4 : place + 12], "little") <= size:
+                return True
+            place = content.find(b"ilod", place + 1)
+    return False
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from knn_ue.types import Outputs
 
 KIND = "demo-outputs"
 _LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy")
-_STAGES = ("training", "encoding")
+_ALL_LIBRARIES = (*_LIBRARIES, "scipy", "faiss-cpu", "matplotlib")
 _LAYER = "layers."
 
 
@@ -38,17 +38,18 @@ def key_of_rows(rows: Iterable[Row]) -> str:
     return key_of([asdict(row) for row in rows])
 
 
-def key_of_program() -> str:
-    """Return a short name for the code and the libraries that train and encode."""
+def key_of_program(*stages: str) -> str:
+    """Return a short name for the libraries and for our code, all of it or that of some `stages`."""
     root = Path(__file__).parents[1]
-    sources = [path for stage in _STAGES for path in sorted((root / stage).rglob("*.py"))]
-    return key_of(platform.machine(), {name: version(name) for name in _LIBRARIES}, [*map(_digest, sources)])
+    sources = [path for folder in (stages or (".",)) for path in sorted((root / folder).rglob("*.py"))]
+    versions = {name: _version(name) for name in (_LIBRARIES if stages else _ALL_LIBRARIES)}
+    return key_of(platform.machine(), versions, [*map(digest, sources)])
 
 
 @cache
 def key_of_folder(folder: Path) -> str:
     """Return a short name for the content of a folder's files, in whatever order the disk lists them."""
-    return key_of({path.name: _digest(path) for path in sorted(folder.iterdir()) if path.is_file()})
+    return key_of({path.name: digest(path) for path in sorted(folder.iterdir()) if path.is_file()})
 
 
 def save_outputs(path: Path, outputs: Outputs) -> None:
@@ -78,6 +79,14 @@ def load_outputs(path: Path) -> Outputs:
     )
 
 
-def _digest(path: Path) -> str:
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

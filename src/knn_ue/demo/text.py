@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from knn_ue.calibrators import KnnUE, LogitScaling
+from knn_ue.calibrators import KnnUE
 from knn_ue.data import Row, Task, TextRow, cache_folder, read_rows
 from knn_ue.demo.cache import key_of, key_of_folder, key_of_program, key_of_rows, load_outputs, save_outputs
 from knn_ue.demo.folder import demo_folder
 from knn_ue.demo.minilm import check_installed, model_folder
 from knn_ue.demo.record import TextDemo
+from knn_ue.demo.report import written_report
 from knn_ue.errors import StorageError
 from knn_ue.methods import make_calibrator
-from knn_ue.report import TEST, build_report
+from knn_ue.report import TEST
 from knn_ue.storage import generation_of
 from knn_ue.training import TrainingOptions
 from knn_ue.types import Outputs
@@ -50,6 +51,7 @@ EXPLAINED = (
 _TEXTS = "explained texts"
 _FOLDERS = ("ue", "cache", "report.html", "report.md", "report.json")
 _UE_KEY = ".ue-key"
+_MODEL_NAME = "all-MiniLM-L6-v2"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,23 @@ def run_text_demo(
         with clock("save the UE folder"):
             _save_pipeline(folder, model, knn, outputs)
         with clock("evaluate and report"):
-            return _report(folder, calibrators, outputs, rows, size, clock)
+            context = {
+                "command": "knn-ue demo",
+                "model": f"{_MODEL_NAME}, at most {size.max_steps} training steps, {size.max_length} sub-words a text",
+                "data": ", ".join(f"{source} ({len(rows[name]):,})" for name, source in SOURCES.items()),
+            }
+            sets = {name: outputs[name] for name in (TEST, *ELSEWHERE)}
+            key = key_of(model.name, [key_of_rows(content) for content in rows.values()], asdict(size), context)
+            found = written_report(folder, calibrators, sets, n_bootstrap=size.n_bootstrap, context=context, key=key)
+        return TextDemo(
+            report=found.path,
+            ue=folder / "ue",
+            evaluation=found.evaluation,
+            verdicts=found.verdicts,
+            explanations=knn.explain(outputs[_TEXTS], top=3),
+            sizes={name: len(content) for name, content in sets.items()},
+            seconds=clock.seconds,
+        )
 
 
 def _outputs(
@@ -115,7 +133,7 @@ def _outputs(
     """Return the outputs of every set by the one model, from the cache where they are there."""
     options = replace(TrainingOptions.fast(max_steps=size.max_steps), max_length=size.max_length)
     trained_on = [key_of_rows(rows[name]) for name in ("train", "validation")]
-    key = key_of(key_of_program(), key_of_folder(encoder), asdict(options), trained_on)
+    key = key_of(key_of_program("training", "encoding"), key_of_folder(encoder), asdict(options), trained_on)
     model = cache / f"model-{key}"
     sets: dict[str, list[Row]] = {**rows, _TEXTS: [TextRow(text) for text in EXPLAINED]}
     found: dict[str, Outputs] = {}
@@ -132,42 +150,6 @@ def _outputs(
                 save_outputs(path, outputs)
         found[name] = outputs
     return found, model
-
-
-def _report(
-    folder: Path,
-    calibrators: Mapping[str, LogitScaling],
-    outputs: Mapping[str, Outputs],
-    rows: Mapping[str, list[Row]],
-    size: Size,
-    clock: _Clock,
-) -> TextDemo:
-    report = build_report(
-        calibrators,
-        outputs[TEST],
-        {name: outputs[name] for name in ELSEWHERE},
-        title="How sure is a film critic outside the cinema?",
-        method="knn-ue",
-        n_bootstrap=size.n_bootstrap,
-        notes=_NOTES,
-        context={
-            "command": "knn-ue demo",
-            "model": f"all-MiniLM-L6-v2, at most {size.max_steps} training steps, {size.max_length} sub-words a text",
-            "data": ", ".join(f"{source} ({len(rows[name]):,})" for name, source in SOURCES.items()),
-        },
-    )
-    files = report.write(folder)
-    knn = calibrators["knn-ue"]
-    assert isinstance(knn, KnnUE)
-    return TextDemo(
-        report=files.html,
-        ue=folder / "ue",
-        evaluation=report.evaluation,
-        verdicts=report.headline.verdicts,
-        explanations=knn.explain(outputs[_TEXTS], top=3),
-        sizes={name: len(outputs[name]) for name in (TEST, *ELSEWHERE)},
-        seconds=clock.seconds,
-    )
 
 
 def _train(
@@ -238,11 +220,3 @@ def _stage(progress: Progress, name: str) -> Callable[[int, int | None], None]:
 
 def _silent(_step: str, _done: int, _total: int | None) -> None:
     return
-
-
-_NOTES = (
-    "The model learned from film reviews only; Amazon, the New York Times and Twitter are other worlds to it.",
-    "The neighbors are the texts the model was trained on, whose labels it may know by heart, so that they agree with it "
-    "more often than labels of new texts would. Compare knn-ue with knn-ue-no-label to see what the label term does.",
-    "One training run with one seed: intervals cover the choice of test rows, not the luck of training.",
-)

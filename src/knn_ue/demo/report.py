@@ -1,0 +1,99 @@
+"""The report of the demo: built once, and read back as long as nothing that shapes it has changed."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from knn_ue.calibrators import LogitScaling
+from knn_ue.demo.cache import digest, key_of, key_of_program
+from knn_ue.metrics import Interval
+from knn_ue.report import TEST, Evaluation, EvaluationOptions, Table, build_report
+from knn_ue.types import Outputs
+
+_KEY = ".report-key"
+_FILES = ("report.html", "report.md", "report.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenReport:
+    """Where the page is, and what it says."""
+
+    path: Path
+    evaluation: Evaluation
+    verdicts: Sequence[str]
+
+
+def written_report(
+    folder: Path,
+    calibrators: Mapping[str, LogitScaling],
+    sets: Mapping[str, Outputs],
+    *,
+    n_bootstrap: int,
+    context: Mapping[str, str],
+    key: str,
+) -> WrittenReport:
+    """Return the report in `folder`, written anew unless all that it is made of is as it was; `key` names the data."""
+    wanted = key_of(key, key_of_program(), list(calibrators))
+    if (found := _read(folder, wanted)) is not None:
+        return found
+    report = build_report(
+        calibrators,
+        sets[TEST],
+        {name: outputs for name, outputs in sets.items() if name != TEST},
+        title="How sure is a film critic outside the cinema?",
+        method="knn-ue",
+        n_bootstrap=n_bootstrap,
+        notes=_NOTES,
+        context=context,
+    )
+    files = report.write(folder)
+    (folder / _KEY).write_text(_signature(folder, wanted))
+    return WrittenReport(path=files.html, evaluation=report.evaluation, verdicts=report.headline.verdicts)
+
+
+def _read(folder: Path, wanted: str) -> WrittenReport | None:
+    try:
+        if (folder / _KEY).read_text() != _signature(folder, wanted):
+            return None
+        content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    evaluation = Evaluation(
+        n=content["n"],
+        n_classes=content["n_classes"],
+        options=EvaluationOptions(**content["options"]),
+        tables={name: _table(plain) for name, plain in content["tables"].items()},
+    )
+    return WrittenReport(path=folder / "report.html", evaluation=evaluation, verdicts=content["headline"]["verdicts"])
+
+
+def _table(plain: Mapping[str, Any]) -> Table:
+    scores = {m: {name: _number(x) for name, x in found.items()} for m, found in plain["scores"].items()}
+    intervals = {
+        method: {
+            name: Interval(low=_number(low), high=_number(high), estimate=scores[method][name])
+            for name, (low, high) in found.items()
+        }
+        for method, found in plain["intervals"].items()
+    }
+    return Table(caption=plain["caption"], n=plain["n"], scores=scores, intervals=intervals)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _signature(folder: Path, key: str) -> str:
+    """Return a name for the key and for the files as they are, so that an edited report is written again."""
+    return key_of(key, [digest(folder / name) for name in _FILES])
+
+
+_NOTES = (
+    "The model learned from film reviews only; Amazon, the New York Times and Twitter are other worlds to it.",
+    "The neighbors are the texts the model was trained on, whose labels it may know by heart, so that they agree with "
+    "it more often than labels of new texts would. Compare knn-ue with knn-ue-no-label to see what that does.",
+    "One training run with one seed: intervals cover the choice of test rows, not the luck of training.",
+)
