@@ -12,7 +12,7 @@ import numpy.typing as npt
 from knn_ue.arrays import FloatArray, softmax
 from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError, KnnUeError, NotFittedError, StorageError
-from knn_ue.storage import FolderWriter, Stored, read_folder, write_folder
+from knn_ue.storage import FolderWriter, Stored, parse_folder, write_folder
 from knn_ue.types import Neighbors, NeighborSearch, Outputs, Prediction
 
 
@@ -65,7 +65,10 @@ class LogitScaling(ABC):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Open a folder that `save` wrote."""
-        stored = read_folder(path, kind=cls.kind)
+        return parse_folder(path, cls._parse, kind=cls.kind)
+
+    @classmethod
+    def _parse(cls, stored: Stored) -> Self:
         stores = {name: Datastore.load(folder) for name, folder in stored.folders.items()}
         try:
             calibrator = cls._from_stored(stored, stores)
@@ -73,7 +76,9 @@ class LogitScaling(ABC):
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, KnnUeError) and not isinstance(error, InvalidInputError):
                 raise
-            raise StorageError(f"{path} does not hold a {cls.kind!r} as we write it ({error}): restore it") from None
+            raise StorageError(
+                f"{stored.path} does not hold a {cls.kind!r} as we write it ({error}): restore it from a copy"
+            ) from None
         if n_classes is not None:
             calibrator.n_classes_ = n_classes
         return calibrator

@@ -17,7 +17,7 @@ def demo(
 ) -> None:
     """Fine-tune MiniLM on film reviews, calibrate it, test it at home and abroad, explain, and write a report.
 
-    About four minutes on two cores the first time, seconds from then on: model and outputs are kept in DIR/cache.
+    Minutes the first time, seconds from then on: model and outputs are kept in DIR/cache (or $KNN_UE_CACHE).
 
     Example: [bold]knn-ue demo --out my-demo[/bold], then open my-demo/report.html
     """

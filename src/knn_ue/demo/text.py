@@ -61,7 +61,7 @@ class Size:
     max_steps: int = 462  # two epochs
     max_length: int = 48
     max_rows: int | None = None
-    n_bootstrap: int = 200
+    n_bootstrap: int = 100
 
 
 QUICK = Size(max_steps=30, max_rows=400, n_bootstrap=50)
