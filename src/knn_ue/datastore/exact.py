@@ -4,7 +4,7 @@ Candidates come from blocks of one matrix product, |x|^2 - 2qx in float32. That 
 from itself. So a few more candidates than asked for are kept and their distances are computed directly; a query whose
 k-th neighbor could still be displaced by a row that was not kept (its value lies within the rounding) is compared
 directly with every such row. The answer is therefore the same whatever the batch, ties included. (faiss's own exact
-search is three times slower at its best settings, which are process-wide: see benchmarks/exact_search.py.)
+search is slower even at its best settings, which are process-wide: see benchmarks/exact_search.py.)
 """
 
 from collections.abc import Iterator
