@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.report import Evaluation, evaluate
 
-# Loaded when first asked for: a quarter of the time of `import knn_ue` for those who only want the arrays.
+# Loaded when first asked for, so that those who only want the arrays do not wait for the rest.
 _LATER = {
     "Evaluation": "knn_ue.report",
     "UncertaintyPipeline": "knn_ue.pipeline",
