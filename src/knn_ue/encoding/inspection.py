@@ -48,9 +48,14 @@ def check_head(config: Any, task: Task, path: str) -> None:
             )
 
 
+def base_prefix(model: Any) -> str:
+    """Return how the names of the layers below the head begin."""
+    return f"{model.base_model_prefix}."
+
+
 def last_linear(model: Any) -> Any:
     """Return the linear layer of the head that makes the logits."""
-    inside = f"{model.base_model_prefix}."
+    inside = base_prefix(model)
     n_classes = len(model.config.id2label)
     found = [
         module
