@@ -215,3 +215,15 @@ def test_a_file_where_the_folder_should_be_is_refused(report, tmp_path):
 
     with pytest.raises(StorageError, match="the report cannot be written to"):
         report.write(tmp_path / "taken")
+
+
+def test_a_folder_in_the_place_of_one_file_leaves_the_other_files_as_they_were(report, tmp_path):
+    files = report.write(tmp_path)
+    files.markdown.unlink()
+    files.markdown.mkdir()
+    before = files.html.read_bytes(), files.json.read_bytes()
+
+    with pytest.raises(StorageError, match=r"report\.md is a folder"):
+        dataclasses.replace(report, title="new").write(tmp_path)
+
+    assert (files.html.read_bytes(), files.json.read_bytes()) == before
