@@ -9,6 +9,7 @@ import pytest
 from seqeval.metrics import f1_score
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
+from fakes import FixedTemperature
 from knn_ue import metrics
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import SoftmaxResponse, TemperatureScaling
@@ -24,31 +25,7 @@ ROW_METRICS += ["class_wise_ece", "auroc", "aurc", "e_aurc"]
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 
-class Fixed:
-    """A calibrator that divides the logits by a number and counts its calls."""
-
-    keeps_prediction = True
-    fitted_on_validation = False
-
-    def __init__(self, temperature):
-        self.temperature = temperature
-        self.n_calls = 0
-
-    def fit(self, _validation):
-        return self
-
-    def predict_proba(self, outputs):
-        self.n_calls += 1
-        return softmax(outputs.logits / self.temperature)
-
-    def predict(self, outputs):
-        raise NotImplementedError
-
-    def save(self, path):
-        raise NotImplementedError
-
-
-class WrongShape(Fixed):
+class WrongShape(FixedTemperature):
     def predict_proba(self, outputs):
         return np.full((len(outputs), 7), 1 / 7)
 
@@ -70,17 +47,17 @@ def table(raw, ours, metric="ece", intervals=None):
 
 
 def test_the_raw_model_stands_beside_every_method_in_the_order_given():
-    evaluation = evaluate({"b": Fixed(2.0), "a": Fixed(3.0)}, small())
+    evaluation = evaluate({"b": FixedTemperature(2.0), "a": FixedTemperature(3.0)}, small())
 
     assert list(evaluation) == ["raw", "b", "a"]
 
 
 def test_one_calibrator_is_called_calibrated():
-    assert list(evaluate(Fixed(2.0), small())) == ["raw", "calibrated"]
+    assert list(evaluate(FixedTemperature(2.0), small())) == ["raw", "calibrated"]
 
 
 def test_all_metrics_are_taken_in_a_stated_order():
-    evaluation = evaluate(Fixed(2.0), small())
+    evaluation = evaluate(FixedTemperature(2.0), small())
 
     assert list(evaluation["calibrated"]) == ROW_METRICS
 
@@ -90,7 +67,7 @@ def test_the_proper_scores_are_those_of_scikit_learn(method, temperature):
     test = small()
     probs = softmax(test.logits / temperature)
 
-    found = evaluate(Fixed(3.0), test)[method]
+    found = evaluate(FixedTemperature(3.0), test)[method]
 
     correct = probs.argmax(axis=1) == test.labels
     assert found["nll"] == pytest.approx(log_loss(test.labels, probs), abs=1e-9)
@@ -102,7 +79,7 @@ def test_the_proper_scores_are_those_of_scikit_learn(method, temperature):
 def test_the_binned_errors_use_the_bins_asked_for():
     test = small()
 
-    found = evaluate(Fixed(3.0), test, n_bins=4)["raw"]
+    found = evaluate(FixedTemperature(3.0), test, n_bins=4)["raw"]
 
     wanted = {"probs": softmax(test.logits), "labels": test.labels, "n_bins": 4}
     assert found["ece"] == metrics.expected_calibration_error(**wanted)
@@ -121,7 +98,7 @@ def test_temperature_scaling_lowers_the_calibration_error_of_the_blobs():
 
 
 def test_each_method_is_asked_once_for_each_set():
-    calibrator = Fixed(2.0)
+    calibrator = FixedTemperature(2.0)
 
     evaluate(calibrator, small(), out_of_domain=small(seed=1), n_bootstrap=2)
 
@@ -131,15 +108,15 @@ def test_each_method_is_asked_once_for_each_set():
 def test_an_out_of_domain_set_with_labels_gets_the_same_metrics():
     far = small(seed=1)
 
-    found = evaluate(Fixed(2.0), small(), out_of_domain=far).tables["out_of_domain"]["raw"]
+    found = evaluate(FixedTemperature(2.0), small(), out_of_domain=far).tables["out_of_domain"]["raw"]
 
-    assert found == evaluate(Fixed(2.0), far)["raw"]
+    assert found == evaluate(FixedTemperature(2.0), far)["raw"]
 
 
 def test_an_out_of_domain_set_without_labels_is_only_detected():
     far = Outputs(logits=small(seed=1).logits)
 
-    evaluation = evaluate(Fixed(2.0), small(), out_of_domain=far)
+    evaluation = evaluate(FixedTemperature(2.0), small(), out_of_domain=far)
 
     assert list(evaluation.tables) == ["test", "out_of_domain/detection"]
 
@@ -156,7 +133,7 @@ def test_detection_is_that_of_scikit_learn():
 
 
 def test_several_out_of_domain_sets_keep_their_names():
-    evaluation = evaluate(Fixed(2.0), small(), out_of_domain={"near": small(seed=1), "far": small(seed=2)})
+    evaluation = evaluate(FixedTemperature(2.0), small(), out_of_domain={"near": small(seed=1), "far": small(seed=2)})
 
     assert list(evaluation.tables) == ["test", "near", "near/detection", "far", "far/detection"]
 
@@ -168,7 +145,7 @@ def test_entity_f1_is_that_of_seqeval():
         [list(x) for x in metrics.sentences(names[tags], test.groups)] for tags in (test.labels, test.predicted)
     )
 
-    found = evaluate(Fixed(2.0), test).tables["test/entities"]["calibrated"]
+    found = evaluate(FixedTemperature(2.0), test).tables["test/entities"]["calibrated"]
 
     assert list(found) == ["f1", "ece", "mce", "auroc", "e_aurc"]
     assert found["f1"] == pytest.approx(f1_score(gold, predicted), abs=1e-12)
@@ -179,31 +156,31 @@ def test_entity_confidence_is_the_product_over_its_words():
     logits = [[0.0, sure, -99.0], [0.0, -99.0, unsure], [sure, 0.0, -99.0]]
     test = Outputs(logits=logits, labels=[1, 2, 0], groups=[0, 0, 0], class_names=["O", "B-X", "I-X"])
 
-    found = evaluate(Fixed(1.0), test).tables["test/entities"]["raw"]
+    found = evaluate(FixedTemperature(1.0), test).tables["test/entities"]["raw"]
 
     assert found["ece"] == pytest.approx(1 - 0.9 * 0.75, abs=1e-6)
 
 
 @pytest.mark.parametrize("class_names", [None, ("a", "b", "c", "d", "e")])
 def test_entities_are_scored_only_where_the_classes_are_iob2_tags(class_names):
-    assert list(evaluate(Fixed(2.0), tagged(class_names=class_names)).tables) == ["test"]
+    assert list(evaluate(FixedTemperature(2.0), tagged(class_names=class_names)).tables) == ["test"]
 
 
 def test_a_sentence_without_any_entity_has_no_entity_metrics_but_an_answer():
     test = Outputs(logits=[[2.0, 0.0], [2.0, 0.0]], labels=[0, 0], groups=[0, 0], class_names=["O", "B-X"])
 
-    evaluation = evaluate(Fixed(2.0), test, n_bootstrap=3)
+    evaluation = evaluate(FixedTemperature(2.0), test, n_bootstrap=3)
 
     assert all(math.isnan(value) for value in evaluation.tables["test/entities"]["raw"].values())
 
 
 def test_intervals_are_drawn_only_when_asked_for():
-    assert evaluate(Fixed(2.0), small()).tables["test"].intervals == {}
+    assert evaluate(FixedTemperature(2.0), small()).tables["test"].intervals == {}
 
 
 @pytest.mark.parametrize("name", ["test", "test/entities", "out_of_domain", "out_of_domain/detection"])
 def test_every_interval_belongs_to_the_number_shown(name):
-    evaluation = evaluate(Fixed(2.0), tagged(), out_of_domain=tagged(seed=1), n_bootstrap=5)
+    evaluation = evaluate(FixedTemperature(2.0), tagged(), out_of_domain=tagged(seed=1), n_bootstrap=5)
 
     found = evaluation.tables[name]
 
@@ -214,7 +191,7 @@ def test_every_interval_belongs_to_the_number_shown(name):
 def test_an_interval_holds_the_accuracy_and_is_as_wide_as_theory_says():
     test = small(n_rows=400)
 
-    evaluation = evaluate(Fixed(2.0), test, n_bootstrap=400)
+    evaluation = evaluate(FixedTemperature(2.0), test, n_bootstrap=400)
 
     interval, accuracy = evaluation.tables["test"].intervals["raw"]["accuracy"], evaluation["raw"]["accuracy"]
     assert interval.low < accuracy < interval.high
@@ -230,14 +207,14 @@ def test_words_of_one_sentence_are_drawn_together():
 
     widths = []
     for test in (copied, grouped):
-        interval = evaluate(Fixed(2.0), test, n_bootstrap=200).tables["test"].intervals["raw"]["nll"]
+        interval = evaluate(FixedTemperature(2.0), test, n_bootstrap=200).tables["test"].intervals["raw"]["nll"]
         widths.append(interval.high - interval.low)
 
     assert widths[1] > 2 * widths[0]
 
 
 def test_equal_seeds_give_equal_intervals():
-    first, second = (evaluate(Fixed(2.0), small(), n_bootstrap=20, seed=7).to_json() for _ in range(2))
+    first, second = (evaluate(FixedTemperature(2.0), small(), n_bootstrap=20, seed=7).to_json() for _ in range(2))
 
     assert first == second
 
@@ -274,30 +251,30 @@ def test_markdown_marks_nothing_whose_interval_overlaps_the_raw_models():
 def test_markdown_shows_a_dash_where_a_number_is_not_defined():
     all_correct = Outputs(logits=[[2.0, 0.0], [3.0, 0.0]], labels=[0, 0])
 
-    assert "| AUROC % ↑ | – | – |" in evaluate(Fixed(2.0), all_correct).to_markdown()
+    assert "| AUROC % ↑ | – | – |" in evaluate(FixedTemperature(2.0), all_correct).to_markdown()
 
 
 def test_markdown_folds_the_intervals_away():
-    markdown = evaluate(Fixed(2.0), small(), n_bootstrap=3).to_markdown()
+    markdown = evaluate(FixedTemperature(2.0), small(), n_bootstrap=3).to_markdown()
 
     assert "<summary>95 % intervals from 3 bootstrap draws</summary>" in markdown
 
 
 def test_a_strange_name_cannot_break_the_markdown_table():
-    lines = evaluate({"a|b": Fixed(2.0)}, small()).to_markdown().splitlines()
+    lines = evaluate({"a|b": FixedTemperature(2.0)}, small()).to_markdown().splitlines()
 
     assert lines[2] == r"|  | raw | a\|b |"
 
 
 def test_every_line_of_the_markdown_table_has_as_many_cells():
-    lines = evaluate({"a": Fixed(2.0), "b": Fixed(3.0)}, small()).to_markdown().splitlines()
+    lines = evaluate({"a": FixedTemperature(2.0), "b": FixedTemperature(3.0)}, small()).to_markdown().splitlines()
 
     assert {line.count("|") for line in lines if line.startswith("|")} == {5}
 
 
 def test_json_holds_the_numbers_and_how_they_were_made():
     test = small()
-    evaluation = evaluate(Fixed(2.0), test, n_bins=7, n_bootstrap=3, level=0.9, seed=5)
+    evaluation = evaluate(FixedTemperature(2.0), test, n_bins=7, n_bootstrap=3, level=0.9, seed=5)
 
     content = json.loads(evaluation.to_json())
 
@@ -307,7 +284,7 @@ def test_json_holds_the_numbers_and_how_they_were_made():
 
 
 def test_json_holds_low_and_high_of_each_interval():
-    evaluation = evaluate(Fixed(2.0), small(), n_bootstrap=3)
+    evaluation = evaluate(FixedTemperature(2.0), small(), n_bootstrap=3)
 
     found = json.loads(evaluation.to_json())["tables"]["test"]["intervals"]["raw"]["nll"]
 
@@ -323,13 +300,13 @@ def test_json_has_null_where_a_number_is_not_defined():
 
 
 def test_every_metric_has_a_style():
-    evaluation = evaluate(Fixed(2.0), tagged(), out_of_domain=tagged(seed=1))
+    evaluation = evaluate(FixedTemperature(2.0), tagged(), out_of_domain=tagged(seed=1))
 
     assert {metric for found in evaluation.tables.values() for metric in found["raw"]} == set(STYLES)
 
 
 def test_a_record_cannot_be_changed():
-    evaluation = evaluate(Fixed(2.0), small())
+    evaluation = evaluate(FixedTemperature(2.0), small())
 
     with pytest.raises(AttributeError):
         evaluation.n = 0
@@ -337,42 +314,42 @@ def test_a_record_cannot_be_changed():
 
 def test_an_unknown_method_is_named_with_those_there_are():
     with pytest.raises(InvalidInputError, match="'knn' was not evaluated: choose one of raw, calibrated"):
-        evaluate(Fixed(2.0), small())["knn"]
+        evaluate(FixedTemperature(2.0), small())["knn"]
 
 
 def test_a_test_set_without_labels_is_refused():
     with pytest.raises(InvalidInputError, match="evaluate needs labels, but these Outputs have none"):
-        evaluate(Fixed(2.0), Outputs(logits=[[0.0, 1.0]]))
+        evaluate(FixedTemperature(2.0), Outputs(logits=[[0.0, 1.0]]))
 
 
 def test_an_empty_test_set_is_refused():
     with pytest.raises(InvalidInputError, match="the Outputs given to evaluate is empty"):
-        evaluate(Fixed(2.0), small().take([False] * 200))
+        evaluate(FixedTemperature(2.0), small().take([False] * 200))
 
 
 def test_an_empty_out_of_domain_set_is_refused():
     with pytest.raises(InvalidInputError, match="the out-of-domain set 'out_of_domain' is empty"):
-        evaluate(Fixed(2.0), small(), out_of_domain=small().take([False] * 200))
+        evaluate(FixedTemperature(2.0), small(), out_of_domain=small().take([False] * 200))
 
 
 def test_an_out_of_domain_set_with_other_classes_is_refused():
     far = Outputs(logits=[[0.0, 1.0, 2.0]], labels=[2])
 
     with pytest.raises(InvalidInputError, match="'far' has 3 classes but test has 2: use outputs of one model"):
-        evaluate(Fixed(2.0), small(), out_of_domain={"far": far})
+        evaluate(FixedTemperature(2.0), small(), out_of_domain={"far": far})
 
 
 def test_an_out_of_domain_set_with_classes_in_another_order_is_refused():
     far = Outputs(logits=[[0.0, 1.0]], labels=[1], class_names=["right", "left"])
 
     with pytest.raises(InvalidInputError, match="number the classes alike"):
-        evaluate(Fixed(2.0), small(), out_of_domain=far)
+        evaluate(FixedTemperature(2.0), small(), out_of_domain=far)
 
 
 @pytest.mark.parametrize("name", ["test", "a/b"])
 def test_an_out_of_domain_set_with_a_reserved_name_is_refused(name):
     with pytest.raises(InvalidInputError, match=f"must not be named '{name}'"):
-        evaluate(Fixed(2.0), small(), out_of_domain={name: small()})
+        evaluate(FixedTemperature(2.0), small(), out_of_domain={name: small()})
 
 
 def test_probabilities_of_the_wrong_shape_are_refused():
@@ -387,18 +364,18 @@ def test_no_calibrator_at_all_is_refused():
 
 def test_swapped_arguments_are_noticed():
     with pytest.raises(InvalidInputError, match="must be a fitted calibrator, got a Outputs"):
-        evaluate(small(), Fixed(2.0))
+        evaluate(small(), FixedTemperature(2.0))
 
 
 def test_a_calibrator_named_raw_is_refused():
     with pytest.raises(InvalidInputError, match="must not be named 'raw'"):
-        evaluate({"raw": Fixed(2.0)}, small())
+        evaluate({"raw": FixedTemperature(2.0)}, small())
 
 
 @pytest.mark.parametrize("n_bootstrap", [-1, 2.5, True])
 def test_a_number_of_draws_that_is_none_is_refused(n_bootstrap):
     with pytest.raises(InvalidInputError, match="n_bootstrap must be a whole number"):
-        evaluate(Fixed(2.0), small(), n_bootstrap=n_bootstrap)
+        evaluate(FixedTemperature(2.0), small(), n_bootstrap=n_bootstrap)
 
 
 def test_an_unfitted_calibrator_says_so():

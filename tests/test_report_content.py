@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from fakes import FixedTemperature
 from knn_ue.arrays import softmax
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.methods import make_calibrator
@@ -17,30 +18,6 @@ from knn_ue.types import Outputs
 
 STRANGE = "<script>alert('x')</script> & \"quoted\" مرحبا 🙂 \x00 end"
 TAGS = ("O", "B-PER", "I-PER")
-
-
-class Counting:
-    """A calibrator that divides the logits by a number and counts its calls."""
-
-    keeps_prediction = True
-    fitted_on_validation = False
-
-    def __init__(self, temperature):
-        self.temperature = temperature
-        self.n_calls = 0
-
-    def fit(self, _validation):
-        return self
-
-    def predict_proba(self, outputs):
-        self.n_calls += 1
-        return softmax(outputs.logits / self.temperature)
-
-    def predict(self, outputs):
-        raise NotImplementedError
-
-    def save(self, path):
-        raise NotImplementedError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -71,7 +48,7 @@ def small(toy, **changes):
 
 
 def answered(toy):
-    return answered_sets({"a": Counting(3.0)}, small(toy))
+    return answered_sets({"a": FixedTemperature(3.0)}, small(toy))
 
 
 def comparison(**changes):
@@ -125,13 +102,13 @@ def test_a_verdict_needs_an_interval_without_zero_and_a_difference_one_can_see(c
 
 
 def test_a_method_is_neither_better_nor_worse_than_its_copy(toy):
-    report = build_report({"a": Counting(2.0), "b": Counting(2.0)}, small(toy), n_bootstrap=5)
+    report = build_report({"a": FixedTemperature(2.0), "b": FixedTemperature(2.0)}, small(toy), n_bootstrap=5)
 
     assert {x.verdict for x in report.comparisons if x.other == "a"} == {"no clear difference"}
 
 
 def test_each_method_is_asked_once_about_each_set(toy):
-    calibrator = Counting(2.0)
+    calibrator = FixedTemperature(2.0)
 
     build_report({"a": calibrator}, small(toy), {"b": small(toy), "c": small(toy)}, n_bootstrap=2)
 
@@ -165,13 +142,13 @@ def test_a_knn_ue_that_is_not_evaluated_can_explain(hard_toy):
     train, validation, test, _ = hard_toy
     knn = make_calibrator("knn-ue", train).fit(validation)
 
-    report = build_report({"a": Counting(2.0)}, test, explain_with=knn, n_bootstrap=0)
+    report = build_report({"a": FixedTemperature(2.0)}, test, explain_with=knn, n_bootstrap=0)
 
     assert all(mistake.explanation.n_neighbors == 32 for mistake in report.mistakes)
 
 
 def test_tagged_sentences_are_compared_by_their_entities():
-    report = build_report({"a": Counting(2.0)}, tagged(), n_bootstrap=3)
+    report = build_report({"a": FixedTemperature(2.0)}, tagged(), n_bootstrap=3)
 
     ours = next(x for x in report.comparisons if x.kind == "calibration").ours
     assert ours == report.evaluation.tables["test/entities"]["a"]["ece"]
@@ -179,7 +156,7 @@ def test_tagged_sentences_are_compared_by_their_entities():
 
 
 def test_the_report_is_about_knn_ue_unless_told_otherwise(toy):
-    calibrators = {"knn-ue": Counting(2.0), "b": Counting(3.0)}
+    calibrators = {"knn-ue": FixedTemperature(2.0), "b": FixedTemperature(3.0)}
 
     assert build_report(calibrators, small(toy), n_bootstrap=0).method == "knn-ue"
     assert build_report(calibrators, small(toy), n_bootstrap=0, method="b").method == "b"
@@ -187,7 +164,7 @@ def test_the_report_is_about_knn_ue_unless_told_otherwise(toy):
 
 def test_a_report_about_an_unknown_method_is_refused(toy):
     with pytest.raises(InvalidInputError, match="method must be one of 'a', got 'b'"):
-        build_report({"a": Counting(2.0)}, small(toy), n_bootstrap=0, method="b")
+        build_report({"a": FixedTemperature(2.0)}, small(toy), n_bootstrap=0, method="b")
 
 
 def test_three_files_are_written_and_nothing_else(report, tmp_path):
@@ -214,7 +191,7 @@ def test_markdown_keeps_a_strange_text_inside_a_code_block(report):
 def test_half_a_surrogate_pair_can_be_written(toy, tmp_path):
     test = small(toy, texts=["broken \ud83d text"] * 100)
 
-    files = build_report({"a": Counting(2.0)}, test, n_bootstrap=0).write(tmp_path)
+    files = build_report({"a": FixedTemperature(2.0)}, test, n_bootstrap=0).write(tmp_path)
 
     assert "broken \ufffd text" in files.html.read_text(encoding="utf-8")
 
@@ -238,3 +215,15 @@ def test_a_file_where_the_folder_should_be_is_refused(report, tmp_path):
 
     with pytest.raises(StorageError, match="the report cannot be written to"):
         report.write(tmp_path / "taken")
+
+
+def test_a_folder_in_the_place_of_one_file_leaves_the_other_files_as_they_were(report, tmp_path):
+    files = report.write(tmp_path)
+    files.markdown.unlink()
+    files.markdown.mkdir()
+    before = files.html.read_bytes(), files.json.read_bytes()
+
+    with pytest.raises(StorageError, match=r"report\.md is a folder"):
+        dataclasses.replace(report, title="new").write(tmp_path)
+
+    assert (files.html.read_bytes(), files.json.read_bytes()) == before

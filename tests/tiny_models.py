@@ -1,12 +1,13 @@
-"""Tiny classifiers of three families, random weights and a tokenizer trained on the spot: nothing is downloaded.
+"""Tiny classifiers of three families, random weights and a vocabulary made of the toy rows: nothing is downloaded.
 
-Import `tiny_model` in a conftest to have the fixture; the functions work without pytest.
+Import `tiny_model` and `one_thread` in a conftest to have the fixtures; the functions work without pytest.
 """
 
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,9 @@ def save_tiny_model(
 
 
 def save_tokenizer(folder: Path, family: str) -> int:
-    """Train a small tokenizer as the family uses it, write its files, and return the size of its vocabulary."""
+    """Make a small tokenizer as the family uses it, write its files, and return the size of its vocabulary."""
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = _TOKENIZERS[family](_corpus())
+    tokenizer = _TOKENIZERS[family](_words())
     tokenizer.save(str(folder / "tokenizer.json"))
     special = _ROBERTA_TOKENS if family == "roberta" else _BERT_TOKENS
     kind = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer", "deberta-v2": "DebertaV2Tokenizer"}[family]
@@ -135,6 +136,21 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         return made[family, task]
 
     return get
+
+
+# For the session: a model trained by a fixture of a module would otherwise come before it.
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread, as several processes of pytest share the cores."""
+    if find_spec("torch") is None:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 _BERT_TOKENS = {
@@ -169,43 +185,63 @@ _FAMILY_CONFIG: dict[str, dict[str, Any]] = {
 }
 
 
-def _corpus() -> list[str]:
+def _words() -> list[str]:
     lines = [row["text"] for row in text_rows(40)]
     lines += [f"{row['premise']} {row['hypothesis']}" for row in pair_rows(40)]
-    return lines + [" ".join(row["tokens"]) for row in tagged_rows(40)]
+    lines += [" ".join(row["tokens"]) for row in tagged_rows(40)]
+    return sorted({word for line in lines for word in line.split()})
 
 
-def _bert_tokenizer(corpus: list[str]) -> Any:
+# The vocabularies are made here, not trained: the trainers of the tokenizers library number equally frequent pieces
+# differently in each process, and then a seed does not decide what a tiny model learns.
+def _pieces(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return how words begin and how they go on: long words have two pieces, numbers one a digit."""
+    spelled = [word for word in words if word.isalpha()]
+    letters = sorted(set("".join(words)))
+    begin = [*letters, *sorted({word[:4] if len(word) > 5 else word for word in spelled} - set(letters))]
+    return begin, [*letters, *sorted({word[4:] for word in spelled if len(word) > 5} - set(letters))]
+
+
+def _bert_tokenizer(words: list[str]) -> Any:
     from tokenizers import BertWordPieceTokenizer
     from tokenizers.processors import BertProcessing
 
-    tokenizer = BertWordPieceTokenizer(lowercase=False)
-    tokenizer.train_from_iterator(corpus, vocab_size=160, min_frequency=1, show_progress=False)
-    separator, start = (tokenizer.token_to_id(name) for name in ("[SEP]", "[CLS]"))
-    tokenizer.post_processor = BertProcessing(("[SEP]", separator), ("[CLS]", start))
+    begin, go_on = _pieces(words)
+    pieces = [*("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"), *begin, *(f"##{piece}" for piece in go_on)]
+    tokenizer = BertWordPieceTokenizer({piece: number for number, piece in enumerate(pieces)}, lowercase=False)
+    tokenizer.post_processor = BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return tokenizer
 
 
-def _roberta_tokenizer(corpus: list[str]) -> Any:
-    from tokenizers import ByteLevelBPETokenizer
+def _roberta_tokenizer(words: list[str]) -> Any:
+    from tokenizers import AddedToken, ByteLevelBPETokenizer
+    from tokenizers.pre_tokenizers import ByteLevel
     from tokenizers.processors import RobertaProcessing
 
-    tokenizer = ByteLevelBPETokenizer()
+    begin, go_on = _pieces(words)
+    grown = [f"Ġ{piece}" for piece in begin] + go_on
+    merges = list(dict.fromkeys((piece[:end], piece[end]) for piece in grown for end in range(1, len(piece))))
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer.train_from_iterator(corpus, vocab_size=330, min_frequency=1, show_progress=False, special_tokens=special)
+    pieces = dict.fromkeys([*special, *sorted(ByteLevel.alphabet()), *map("".join, merges)])
+    tokenizer = ByteLevelBPETokenizer({piece: number for number, piece in enumerate(pieces)}, merges)
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in special])
     tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
     return tokenizer
 
 
-def _deberta_tokenizer(corpus: list[str]) -> Any:
-    from tokenizers import SentencePieceUnigramTokenizer
+def _deberta_tokenizer(words: list[str]) -> Any:
+    from tokenizers import AddedToken, SentencePieceUnigramTokenizer
+    from tokenizers.models import Unigram
     from tokenizers.processors import BertProcessing
 
-    tokenizer = SentencePieceUnigramTokenizer()
+    begin, go_on = _pieces(words)
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
-    tokenizer.train_from_iterator(
-        corpus, vocab_size=160, show_progress=False, special_tokens=special, unk_token="[UNK]"
-    )
+    pieces = dict.fromkeys(["▁", *(f"▁{piece}" for piece in begin), *go_on])
+    # Equal scores: what has fewest pieces wins. transformers finds the unknown token by its score of 0.
+    scored = [(name, 0.0) for name in special] + [(piece, -5.0) for piece in pieces]
+    tokenizer = SentencePieceUnigramTokenizer()
+    tokenizer.model = Unigram(scored, unk_id=3, byte_fallback=False)
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in special])
     tokenizer.post_processor = BertProcessing(("[SEP]", 2), ("[CLS]", 1))
     return tokenizer
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.encoding.huggingface import HuggingFaceEncoder, find_device
 from knn_ue.errors import InvalidInputError, MissingExtraError
 from tiny_models import CLASS_NAMES, FAMILIES, HIDDEN_SIZE, N_LAYERS, ROWS, TASKS, save_tiny_model
 
@@ -217,12 +217,18 @@ def test_an_empty_text_gets_its_row(tiny_model, family):
         ({"pooling": "max"}, "pooling must be one of 'cls', 'mean', 'pooled', got 'max'"),
         ({"pooling": "pooled", "layer": 1}, "layer=1 means nothing"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
-        ({"device": "toaster"}, "device 'toaster' cannot be used here"),
     ],
 )
 def test_an_impossible_option_is_refused(tiny_model, options, message):
     with pytest.raises(InvalidInputError, match=message):
         HuggingFaceEncoder.from_pretrained(tiny_model("roberta", TASKS[0]), TASKS[0], **options).encode(["a film"])
+
+
+# Each fails in its own way: no such name, a build without it, a missing module, no kernels, no data.
+@pytest.mark.parametrize("name", ["", "toaster", "xpu:99", "privateuseone", "vulkan", "meta"])
+def test_a_device_that_cannot_be_used_is_named(name):
+    with pytest.raises(InvalidInputError, match=f"device '{name}' cannot be used here"):
+        find_device(name)
 
 
 def test_mean_pooling_of_words_is_refused(tiny_model):

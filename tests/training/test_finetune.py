@@ -64,14 +64,12 @@ def weights(folder):
     ],
 )
 def test_every_family_learns_every_task(start, tmp_path, task, family, chance):
-    # The tokenizers library numbers its sub-words differently in each process, and a model this tiny may stay at chance
-    # level from one start: it must learn from one of five.
-    results = (
-        train(start, tmp_path / f"model{seed}", family=family, task=task, options=replace(QUICK, seed=seed))
-        for seed in range(5)
-    )
+    # Gentler than QUICK: at 1e-2 a model this tiny stays at chance level from some seeds.
+    options = replace(QUICK, learning_rate=2e-3)
 
-    assert any(result.best > chance + 0.15 for result in results)
+    result = train(start, tmp_path / "model", family=family, task=task, options=options)
+
+    assert result.best > chance + 0.15
 
 
 @pytest.mark.parametrize("task", TASKS)

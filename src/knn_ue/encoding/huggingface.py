@@ -276,8 +276,8 @@ def find_device(name: str) -> Any:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.zeros(1, device=device).item()  # the device "meta" makes tensors, but none that can be read
+    except (RuntimeError, AssertionError, ImportError) as error:  # unknown name, a build without it, no such module
         reason = str(error).splitlines()[0]
         raise InvalidInputError(f"device {name!r} cannot be used here ({reason}): try --device cpu") from None
     return device

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 
 from knn_ue.arrays import check_choice
 from knn_ue.calibrators import KnnUE
-from knn_ue.errors import MissingExtraError
+from knn_ue.errors import MissingExtraError, StorageError
 from knn_ue.report.comparison import Comparison, compare
 from knn_ue.report.evaluation import AnsweredSet, answered_sets, check_draws, evaluate_sets
 from knn_ue.report.headline import TEMPERATURE, Headline, headline
@@ -80,12 +80,17 @@ class Report:
         return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
     def write(self, out: str | Path) -> ReportFiles:
-        """Write report.html, report.md and report.json into the folder `out`, made if need be: all three or none."""
+        """Write report.html, report.md and report.json into the folder `out`, made if need be.
+
+        An error, such as a full disk, leaves the files of an earlier report as they were. Each file takes its place
+        whole and one after the other: a crash or a reader in between may find files of two reports.
+        """
         folder = Path(out)
         files = ReportFiles(html=folder / "report.html", markdown=folder / "report.md", json=folder / "report.json")
         texts = {files.html: self.to_html(), files.markdown: self.to_markdown(), files.json: self.to_json()}
         with storage_errors(f"the report cannot be written to {folder}", "choose another folder or make room"):
             folder.mkdir(parents=True, exist_ok=True)
+            _refuse_folders(texts)
             _write_all(texts)
         return files
 
@@ -176,8 +181,15 @@ def _circumstances(options: EvaluationOptions) -> dict[str, str]:
     }
 
 
+def _refuse_folders(paths: Iterable[Path]) -> None:
+    # A file cannot be moved onto a folder, and by then others may have been moved.
+    for path in paths:
+        if path.is_dir():
+            raise StorageError(f"{path} is a folder, but the report needs the name: choose another folder for it")
+
+
 def _write_all(texts: Mapping[Path, str]) -> None:
-    """Write all files beside their places, then move all: an interruption leaves no half of a file behind."""
+    """Write all files beside their places, then move all: no half of a file is ever seen, nor left behind."""
     drafts = {path.with_name(f".{path.name}.{secrets.token_hex(4)}"): path for path in texts}
     try:
         for draft, path in drafts.items():
