@@ -55,5 +55,5 @@ def evidential_terms(log_evidence: Any, labels: Any) -> tuple[Any, Any, Any]:
     misleading = alpha.scatter(1, at_label, 1.0)
     divergence = kl_divergence(Dirichlet(misleading), Dirichlet(torch.ones_like(misleading)))
     wrong = alpha.argmax(dim=-1) != labels
-    mass = wrong * (torch.log(total) - torch.log(torch.tensor(float(alpha.shape[-1]))))
+    mass = wrong * torch.log(total / alpha.shape[-1])
     return fit, divergence, mass
