@@ -7,6 +7,7 @@ from pathlib import Path
 from knn_ue.arrays import check_choice
 from knn_ue.calibrators import (
     DensityAwareCalibration,
+    DensitySoftmax,
     KnnUE,
     LogitScaling,
     MahalanobisScaling,
@@ -43,6 +44,11 @@ METHODS: dict[str, Method] = {
         MahalanobisScaling,
         lambda train, _search: MahalanobisScaling.from_training(train),
         "a temperature that grows with the distance to the nearest class mean",
+    ),
+    "density-softmax": Method(
+        DensitySoftmax,
+        lambda train, _search: DensitySoftmax.from_training(train),
+        "a weight from the likelihood of the features under a flow",
     ),
     "dac": Method(
         DensityAwareCalibration,
