@@ -8,6 +8,7 @@ from typing import Any
 from knn_ue.arrays import check_choice
 from knn_ue.calibrators import (
     DensityAwareCalibration,
+    DensitySoftmax,
     KnnUE,
     LogitScaling,
     MahalanobisScaling,
@@ -87,6 +88,11 @@ METHODS: dict[str, Method] = {
     ),
     "mahalanobis": _mahalanobis_of(
         TrainingMethod, "a temperature that grows with the distance to the nearest class mean"
+    ),
+    "density-softmax": Method(
+        DensitySoftmax,
+        lambda train, _search: DensitySoftmax.from_training(train),
+        "a weight from the likelihood of the features under a flow",
     ),
     "dac": Method(
         calibrator=DensityAwareCalibration,
