@@ -90,9 +90,9 @@ METHODS: dict[str, Method] = {
         TrainingMethod, "a temperature that grows with the distance to the nearest class mean"
     ),
     "density-softmax": Method(
-        DensitySoftmax,
-        lambda train, _search: DensitySoftmax.from_training(train),
-        "a weight from the likelihood of the features under a flow",
+        calibrator=DensitySoftmax,
+        make=lambda train, _search: DensitySoftmax.from_training(train),
+        summary="a weight from the likelihood of the features under a flow",
     ),
     "dac": Method(
         calibrator=DensityAwareCalibration,
