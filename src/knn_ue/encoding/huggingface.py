@@ -1,7 +1,7 @@
 """Any Hugging Face text or token classifier -> Outputs. The only encoder file that imports torch or transformers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from inspect import signature
 from itertools import chain
@@ -26,6 +26,7 @@ from knn_ue.encoding.options import EncodingOptions, Pooling
 from knn_ue.encoding.pieces import Piece, batches_by_length, make_pieces, pad_pieces, padding_of
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, require
+from knn_ue.hub_access import cache_only_if_unreachable
 from knn_ue.types import Outputs
 
 Progress = Callable[[int, int | None], None]
@@ -320,8 +321,10 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def _loading(path: str | Path) -> Iterator[None]:
+    # A folder never asks the hub, so neither do we.
+    hub = nullcontext() if Path(path).is_dir() else cache_only_if_unreachable()
     try:
-        with quiet():
+        with quiet(), hub:
             yield
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
