@@ -243,7 +243,7 @@ def test_a_method_without_neighbors_has_no_index_to_change(text, tiny_model, tmp
     result = run("index", "compact", ue)
 
     assert (result.exit_code, json.loads(run("index", "info", ue, "--json").stdout)["datastores"]) == (1, [])
-    assert "fit with knn-ue or knn-ue-no-label" in result.stderr
+    assert "with the method knn-ue, knn-ue-no-label or dac" in result.stderr
 
 
 def test_evaluate_writes_the_report_it_is_asked_for(text, tmp_path):

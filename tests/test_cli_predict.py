@@ -45,7 +45,7 @@ def expected(ue, source, tmp_path_factory) -> list[object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_an_interrupted_run_is_continued_to_the_same_answers(ue, source, expected, tmp_path, sent, code):
     output = tmp_path / "answers.jsonl"
     part = tmp_path / "answers.jsonl.part"

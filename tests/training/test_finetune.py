@@ -158,6 +158,12 @@ def test_the_folder_is_a_plain_hugging_face_model(start, tmp_path):
     assert tokenizer.model_max_length == 32
 
 
+def test_the_fast_preset_fits_a_model_that_reads_less_than_it_asks_for(start, tmp_path):
+    train(start, tmp_path / "model", options=TrainingOptions.fast(max_steps=2))
+
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "model").model_max_length == 32
+
+
 def test_nothing_but_the_model_is_written(start, tmp_path):
     train(start, tmp_path / "model")
 

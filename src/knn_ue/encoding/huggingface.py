@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import chain
@@ -29,6 +29,7 @@ from knn_ue.encoding.passes import log_mean_probs
 from knn_ue.encoding.pieces import Piece, batches_by_length, make_pieces, pad_pieces, padding_of
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, require
+from knn_ue.hub_access import cache_only_if_unreachable
 from knn_ue.types import Outputs
 
 Progress = Callable[[int, int | None], None]
@@ -376,8 +377,10 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def _loading(path: str | Path) -> Iterator[None]:
+    # A folder never asks the hub, so neither do we.
+    hub = nullcontext() if Path(path).is_dir() else cache_only_if_unreachable()
     try:
-        with quiet():
+        with quiet(), hub:
             yield
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -21,13 +21,11 @@ def class_names_of(config: Any) -> tuple[str, ...]:
 
 
 def max_length_of(model: Any, tokenizer: Any, wanted: int | None) -> int:
-    """Return `wanted` if the model can read so much; without it what the model was made for, at most 512."""
+    """Return `wanted`, or what the model can read if that is less; None is what it was made for, at most 512."""
     limit = _position_limit(model)
     if wanted is None:
         return int(min(_DEFAULT_MAX_LENGTH, tokenizer.model_max_length, limit or _DEFAULT_MAX_LENGTH))
-    if limit is not None and wanted > limit:
-        raise InvalidInputError(f"max_length={wanted} exceeds the {limit} positions of the model: lower it")
-    return wanted
+    return wanted if limit is None else min(wanted, limit)
 
 
 def check_layer(config: Any, layer: int) -> None:

@@ -17,10 +17,10 @@ class EncodingOptions:
     `pooling`: "cls" (the first token; in tagging the first sub-word of each word), "mean" (over all real tokens, the
     special ones among them) or "pooled" (what the head's last linear layer reads). `layer` counts as
     `hidden_states` does: 0 the embeddings, 1 the first layer, -1 the final one. `all_layers` adds every layer but
-    the embeddings to `Outputs.layers`. `max_length` counts sub-words and special tokens; None is what the model
-    was made for, at most 512. `context_words` on each side surround a tagged word in `Outputs.texts`. With `passes`
-    above 1 the logits are the log of the mean probability over so many passes with dropout; features stay those of
-    one pass without.
+    the embeddings to `Outputs.layers`. `max_length` counts sub-words and special tokens and ends where the
+    positions of the model do; None is what it was made for, at most 512. `context_words` on each side surround a
+    tagged word in `Outputs.texts`. With `passes` above 1 the logits are the log of the mean probability over so many
+    passes with dropout; features stay those of one pass without.
 
     >>> EncodingOptions(pooling="mean").layer
     -1

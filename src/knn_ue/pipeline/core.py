@@ -181,7 +181,8 @@ class UncertaintyPipeline:
         calibrator = self.calibrator_
         if not isinstance(calibrator, KnnUE):
             raise InvalidInputError(
-                f"explain needs the method knn-ue or knn-ue-no-label, this pipeline was fitted with {self.method_!r}"
+                f"explain needs the method knn-ue or knn-ue-no-label, this pipeline was fitted with {self.method_!r}: "
+                "fit with one of them"
             )
         outputs = self.encoder.encode(list(input_examples(inputs, self.task)), with_labels=False)
         return calibrator.explain(outputs, top=top) if len(outputs) else []
