@@ -140,7 +140,7 @@ def test_an_underconfident_model_keeps_its_softmax(pocketed, hard_toy, tmp_path)
 
 @pytest.mark.parametrize("dim", [384, 1024])
 def test_many_columns_give_finite_weights_that_are_neither_all_zero_nor_all_one(dim):
-    train, validation, test = (encoder_like(400, dim, seed) for seed in range(3))
+    train, validation, test = (encoder_like(250, dim, seed) for seed in range(3))
 
     calibrator = DensitySoftmax.from_training(train).fit(validation)
     weight = calibrator.weight(test)
@@ -152,7 +152,7 @@ def test_many_columns_give_finite_weights_that_are_neither_all_zero_nor_all_one(
 
 
 def test_the_same_seed_gives_the_same_flow_and_another_seed_another(hard_toy):
-    train = hard_toy[0].take(slice(0, 300))
+    train = hard_toy[0].take(slice(0, 200))
 
     first, again, other = (DensitySoftmax.from_training(train, seed=seed).score(train) for seed in (0, 0, 1))
 
