@@ -136,7 +136,7 @@ def test_what_was_answered_before_a_bad_line_is_kept_and_continued(ue, tmp_path)
 
     assert (failed.exit_code, resumed.exit_code, len(read_lines(output))) == (1, 0, 1100)
     assert "line 1101: a line must be one JSON object" in failed.stderr
-    assert "answers are kept in" in failed.stderr
+    assert "the answers are kept in" in failed.stderr
 
 
 def test_nothing_is_left_where_nothing_was_answered(ue, tmp_path):
@@ -161,7 +161,7 @@ def test_a_full_disk_is_one_sentence_and_the_answers_can_be_continued(ue, tmp_pa
     resumed = run("predict", ue, "--input", source, "--output", output, "--resume")
 
     assert (failed.exit_code, exists, resumed.exit_code, len(read_lines(output))) == (1, False, 0, 5)
-    assert "cannot be written (No space left on device): make room, then continue with --resume" in failed.stderr
+    assert "cannot be written (No space left on device): make room or choose another place; --resume" in failed.stderr
 
 
 def test_a_part_file_that_is_a_link_is_not_followed(ue, source, tmp_path):

@@ -43,7 +43,9 @@ class AnswerFile:
     @contextmanager
     def open(self, *, resume: bool) -> Iterator[BinaryIO]:
         """Yield the part file at its end; if the block ends well it becomes the output, else it stays for --resume."""
-        with storage_errors(f"{self.output} cannot be written", "make room, then continue with --resume"):
+        with storage_errors(
+            f"{self.output} cannot be written", "make room or choose another place; --resume continues what is kept"
+        ):
             try:
                 with self.part.open("a+b") as file:
                     self._lock(file)
