@@ -88,14 +88,9 @@ class Report:
         folder = Path(out)
         files = ReportFiles(html=folder / "report.html", markdown=folder / "report.md", json=folder / "report.json")
         texts = {files.html: self.to_html(), files.markdown: self.to_markdown(), files.json: self.to_json()}
-<<<<<<< HEAD
-        with storage_errors(f"the report cannot be written to {folder}", "choose another folder or make room"):
-            folder.mkdir(parents=True, exist_ok=True)
-            _refuse_folders(texts)
-=======
         way_out = "choose another folder or make room"
         with storage_errors(f"the report cannot be written to {folder}", way_out), made(folder):
->>>>>>> user
+            _refuse_folders(texts)
             _write_all(texts)
         return files
 
