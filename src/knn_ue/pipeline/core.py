@@ -276,5 +276,5 @@ class UncertaintyPipeline:
     def _maybe_labelled(self, rows: Rows | Outputs) -> Outputs:
         if isinstance(rows, Outputs):
             return rows
-        examples, labelled = maybe_labelled_examples(rows, self.task, self.class_names)
-        return self.encoder.encode(examples, with_labels=labelled)
+        examples, reason = maybe_labelled_examples(rows, self.task, self.class_names)
+        return self.encoder.encode(examples, with_labels=reason is None)
