@@ -209,6 +209,19 @@ def test_a_second_run_does_not_empty_the_output_that_the_first_has_just_finished
     assert answers.output.read_text() == "whole"
 
 
+def test_abstentions_are_counted_over_both_runs(ue, tmp_path):
+    rows, output = write_rows(tmp_path / "rows.jsonl", text_rows(6)), tmp_path / "answers.jsonl"
+    options = ["--input", rows, "--output", output, "--abstain-below", 1, "--json"]
+    run("predict", ue, *options)
+    kept = output.read_bytes().splitlines(keepends=True)[:4]
+    output.unlink()
+    (tmp_path / "answers.jsonl.part").write_bytes(b"".join(kept))
+
+    result = json.loads(run("predict", ue, *options, "--resume").stdout)
+
+    assert (result["rows"], result["resumed"], result["abstained"]) == (6, 4, 6)
+
+
 NEAR = [{"id": 3, "label": "pos", "distance": 1.0}, {"id": 9, "label": "neg", "distance": 1.0000001}]
 
 

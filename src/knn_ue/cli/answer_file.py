@@ -24,6 +24,7 @@ class AnswerFile:
         self.output = output
         self.part = output.with_name(f"{output.name}.part")
         self.n_lines = 0
+        self.n_abstained = 0
 
     def check(self, *, resume: bool, overwrite: bool) -> None:
         """Raise unless the answers may be written."""
@@ -77,6 +78,7 @@ class AnswerFile:
                     f"line {self.n_lines} of {self.part} is not about row {self.n_lines} of the input: "
                     "give the same input, or start again with --overwrite"
                 )
+            self.n_abstained += _abstains(answer)
             end += len(line)
             last = row, answer
         file.truncate(end)
@@ -88,6 +90,7 @@ class AnswerFile:
         line = json.dumps(input_of(row) | answer, ensure_ascii=False, allow_nan=False)
         file.write(line.encode("utf-8", "replace") + b"\n")
         self.n_lines += 1
+        self.n_abstained += _abstains(answer)
 
     def _lock(self, file: BinaryIO) -> None:
         with suppress(BlockingIOError):
@@ -134,6 +137,10 @@ def same_answer(first: Any, second: Any) -> bool:
 def _same_distances(first: Any, second: Any) -> bool:
     # Copies of one text are stored at distances that differ by rounding alone, so their order may change.
     return same_answer(*([near["distance"] for near in neighbors] for neighbors in (first, second)))
+
+
+def _abstains(answer: Answer) -> bool:
+    return bool(answer.get("abstained")) or any(entity["abstained"] for entity in answer.get("entities", ()))
 
 
 def _parsed(line: bytes) -> Answer | None:

@@ -49,24 +49,23 @@ def predict(
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
     rows = read_rows(input_rows, pipe.task, labelled=False)
-    n_abstained = 0
     try:
         with answers.open(resume=resume) as file:
             if resume:
                 _continue(answers, file, rows, pipe, abstain_below, top)
             n_resumed = answers.n_lines
-            n_abstained = _write_all(answers, file, rows, pipe, abstain_below, top)
+            _write_all(answers, file, rows, pipe, abstain_below, top)
     except BaseException:
         if answers.part.exists():
             say(f"knn-ue: {answers.n_lines} answers are kept in {answers.part}: continue with --resume")
         raise
-    n_new = answers.n_lines - n_resumed
     if as_json:
-        done = {"output": str(output), "rows": answers.n_lines, "resumed": n_resumed, "abstained": n_abstained}
+        done = {"output": str(output), "rows": answers.n_lines, "resumed": n_resumed, "abstained": answers.n_abstained}
         typer.echo(json.dumps(done | {"seconds": round(time.monotonic() - began, 1)}, ensure_ascii=False))
         return
-    kept = f" after {n_resumed} that were there" if n_resumed else ""
-    typer.echo(f"{output}: {n_new} answers{kept}, {n_abstained} of them abstentions, {time.monotonic() - began:.1f} s")
+    kept = f" ({n_resumed} of them from before)" if n_resumed else ""
+    seconds = time.monotonic() - began
+    typer.echo(f"{output}: {answers.n_lines} answers{kept}, {answers.n_abstained} abstentions, {seconds:.1f} s")
 
 
 def _continue(
@@ -99,20 +98,14 @@ def _write_all(
     pipe: "UncertaintyPipeline",
     abstain_below: float | None,
     top: int,
-) -> int:
-    """Write the answers to all rows that are left, and return how many abstain."""
+) -> None:
+    """Write the answers to all rows that are left."""
     asked, kept = tee(rows)  # holds what the pipeline has read ahead, a bounded number of rows
-    n_abstained, flushed = 0, time.monotonic()
+    flushed = time.monotonic()
     with progress_bars() as progress:
         for row, answer in zip(kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top), strict=True):
             answers.write(file, row, answer)
-            n_abstained += _abstains(answer)
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 file.flush()
                 flushed = time.monotonic()
                 progress("answered", answers.n_lines, None)
-    return n_abstained
-
-
-def _abstains(answer: "Answer") -> bool:
-    return bool(answer.get("abstained")) or any(entity["abstained"] for entity in answer.get("entities", ()))
