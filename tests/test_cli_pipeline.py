@@ -324,3 +324,16 @@ def test_explain_refuses_half_a_pair(files):
         1,
         "knn-ue: this folder answers pairs, got 1 texts: give premise and hypothesis\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [({"text": "odd", "label": "posi"}, "row 1 has the label 'posi'"), ({"text": "odd"}, "line 2: the key 'label' is")],
+)
+def test_evaluate_says_why_an_out_of_domain_set_is_not_measured(text, tmp_path, row, reason):
+    far = write_rows(tmp_path / "far.jsonl", [{"text": "fine", "label": "pos"}, row])
+
+    result = run("evaluate", text.ue, "--test", text.test, "--ood", far)
+
+    assert result.exit_code == 0
+    assert "far is only told apart from the test set: " in result.stderr and reason in result.stderr

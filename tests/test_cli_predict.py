@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from cli_files import data_of, read_lines, run, start, write_rows
-from knn_ue.cli.answer_file import same_answer
+from knn_ue.cli.answer_file import AnswerFile, same_answer
+from knn_ue.data import TextRow
+from knn_ue.errors import StorageError
 from tiny_models import text_rows, tiny_model
 
 pytest.importorskip("torch")
@@ -180,3 +182,54 @@ def test_the_input_is_never_the_output(ue, tmp_path):
 
     assert result.exit_code == 1
     assert len(read_lines(source)) == 2
+
+
+def test_a_second_run_leaves_the_file_of_the_first_alone(tmp_path):
+    first, second = AnswerFile(tmp_path / "answers.jsonl"), AnswerFile(tmp_path / "answers.jsonl")
+
+    with first.open(resume=False) as file:
+        with pytest.raises(StorageError, match="is being written by another process"), second.open(resume=True):
+            pass
+        first.write(file, TextRow("fine"), {"label": "pos"})
+
+    assert read_lines(tmp_path / "answers.jsonl") == [{"text": "fine", "label": "pos"}]
+
+
+def test_a_second_run_does_not_empty_the_output_that_the_first_has_just_finished(tmp_path, monkeypatch):
+    answers = AnswerFile(tmp_path / "answers.jsonl")
+
+    def finished_meanwhile(_file, _operation):
+        answers.part.write_text("whole")
+        answers.part.replace(answers.output)
+
+    monkeypatch.setattr("knn_ue.cli.answer_file.fcntl.flock", finished_meanwhile)
+    with pytest.raises(StorageError, match="is being written by another process"), answers.open(resume=False):
+        pass
+
+    assert answers.output.read_text() == "whole"
+
+
+def test_abstentions_are_counted_over_both_runs(ue, tmp_path):
+    rows, output = write_rows(tmp_path / "rows.jsonl", text_rows(6)), tmp_path / "answers.jsonl"
+    options = ["--input", rows, "--output", output, "--abstain-below", 1, "--json"]
+    run("predict", ue, *options)
+    kept = output.read_bytes().splitlines(keepends=True)[:4]
+    output.unlink()
+    (tmp_path / "answers.jsonl.part").write_bytes(b"".join(kept))
+
+    result = json.loads(run("predict", ue, *options, "--resume").stdout)
+
+    assert (result["rows"], result["resumed"], result["abstained"]) == (6, 4, 6)
+
+
+NEAR = [{"id": 3, "label": "pos", "distance": 1.0}, {"id": 9, "label": "neg", "distance": 1.0000001}]
+
+
+def test_neighbors_at_the_same_distance_may_change_places_between_runs():
+    assert same_answer({"label": "pos", "neighbors": NEAR}, {"label": "pos", "neighbors": NEAR[::-1]})
+
+
+def test_neighbors_at_other_distances_are_another_answer():
+    farther = [NEAR[0], NEAR[1] | {"distance": 1.5}]
+
+    assert not same_answer({"label": "pos", "neighbors": NEAR}, {"label": "pos", "neighbors": farther})

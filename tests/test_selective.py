@@ -39,6 +39,17 @@ def test_the_true_risk_exceeds_the_target_in_at_most_delta_of_all_draws(n_rows):
     assert exceeded <= DELTA + 3 * np.sqrt(DELTA * (1 - DELTA) / len(draws))
 
 
+@pytest.mark.parametrize("n_rows", [60, 300, 1500])
+def test_where_every_threshold_has_a_risk_just_above_the_target_one_is_found_in_at_most_delta_of_all_draws(n_rows):
+    rng = np.random.default_rng(n_rows)
+    draws = [(rng.uniform(size=n_rows), rng.uniform(size=n_rows) >= 1.01 * TARGET) for _ in range(1000)]
+
+    chosen = [choose_threshold(confidence=c, correct=ok, target_risk=TARGET, delta=DELTA) for c, ok in draws]
+
+    found = np.mean([result.found for result in chosen])
+    assert found <= DELTA + 2 * np.sqrt(DELTA * (1 - DELTA) / len(draws))
+
+
 def test_a_threshold_is_found_in_most_draws():
     rng = np.random.default_rng(6)
     draws = [draw(rng, 1000) for _ in range(200)]

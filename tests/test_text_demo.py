@@ -6,8 +6,10 @@ import pytest
 
 from cli_files import run, write_rows
 from knn_ue.demo import minilm, run_text_demo, text
+from knn_ue.demo.cache import key_of_program
 from knn_ue.demo.text import Size
 from knn_ue.errors import MissingExtraError
+from knn_ue.storage import generation_of
 from tiny_models import text_rows, tiny_model
 
 pytest.importorskip("torch")
@@ -116,6 +118,26 @@ def test_the_cache_may_live_elsewhere(sources, encoder, tmp_path, monkeypatch):
 
     assert not (tmp_path / "out" / "cache").exists()
     assert len(list((tmp_path / "kept" / "demo").glob("model-*"))) == 1
+
+
+def test_the_folder_is_written_again_when_the_program_has_changed(sources, encoder, tmp_path, monkeypatch):
+    ue = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).ue
+    before = generation_of(ue)
+    here = key_of_program
+    monkeypatch.setattr(text, "key_of_program", lambda *stages: here(*stages) if stages else "another program")
+
+    run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+
+    assert generation_of(ue) != before
+
+
+def test_the_report_names_the_command_that_made_it(sources, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr("knn_ue.demo.text.QUICK", SMALL)
+
+    report = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).report
+
+    context = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))["context"]
+    assert context["command"] == "knn-ue demo --quick"
 
 
 def test_the_best_of_each_set_is_marked(sources, encoder, tmp_path):

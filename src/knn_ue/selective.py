@@ -65,7 +65,7 @@ def choose_threshold(
 
     With probability 1 - `delta` over the draw of these n rows, the share of wrong answers among all future rows of
     *the same domain* whose confidence reaches the threshold is at most `target_risk`. It says nothing about other
-    domains. The rows must have been used for nothing else: not for training, early stopping or fitting.
+    domains. The rows must be independent, and used for nothing else: not for training, early stopping or fitting.
 
     The thresholds tested are those at which 10 %, 15 %, ... 100 % of the rows are answered, from high to low; each
     must have a one-sided Clopper-Pearson (1934) upper bound at level `delta` of at most `target_risk`. The first that

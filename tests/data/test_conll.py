@@ -57,6 +57,21 @@ def test_hash_tokens_are_tokens(write) -> None:
     assert list(read_rows(path, "token-classification")) == [TaggedRow(("#", "#nyc"), ("O", "B-LOC"))]
 
 
+def test_a_hash_token_without_a_tag_is_not_taken_for_a_comment(write) -> None:
+    path = write("a.conll", "# text = we are\nwe PRP\n# NN\n1 CD\n")
+
+    rows = list(read_rows(path, "token-classification", labelled=False))
+
+    assert rows == [TaggedRow(("we", "#", "1"))]
+
+
+def test_a_hash_token_with_a_misspelled_tag_is_an_error_not_a_comment(write) -> None:
+    path = write("a.conll", "we O\n# B_PER\n")
+
+    with pytest.raises(InvalidInputError, match="line 2: the last column must be a tag"):
+        list(read_rows(path, "token-classification"))
+
+
 def test_a_token_between_tabs_may_hold_a_space(write) -> None:
     path = write("a.conll.gz", "1 000\tO\r\nkm\u00a0h\tO\r\n")
 

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +24,7 @@ class AnswerFile:
         self.output = output
         self.part = output.with_name(f"{output.name}.part")
         self.n_lines = 0
+        self.n_abstained = 0
 
     def check(self, *, resume: bool, overwrite: bool) -> None:
         """Raise unless the answers may be written."""
@@ -43,22 +44,23 @@ class AnswerFile:
     @contextmanager
     def open(self, *, resume: bool) -> Iterator[BinaryIO]:
         """Yield the part file at its end; if the block ends well it becomes the output, else it stays for --resume."""
-        with storage_errors(
-            f"{self.output} cannot be written", "make room or choose another place; --resume continues what is kept"
-        ):
+        failure = f"{self.output} cannot be written"
+        way_out = "make room or choose another place; --resume continues what is kept"
+        with storage_errors(failure, way_out), self.part.open("a+b") as file:
+            self._lock(file)
             try:
-                with self.part.open("a+b") as file:
-                    self._lock(file)
-                    if not resume:
-                        file.truncate(0)
-                    yield file
-                    file.flush()
-                    os.fsync(file.fileno())
-                self.part.replace(self.output)
+                if not resume:
+                    file.truncate(0)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
             except BaseException:
-                if self.part.exists() and not self.part.stat().st_size:
+                with suppress(OSError):  # what is wrong is told by the first error
+                    file.flush()
+                if not os.fstat(file.fileno()).st_size:
                     self.part.unlink()
                 raise
+            self.part.replace(self.output)
 
     def keep_complete(self, file: BinaryIO, rows: Iterator[Row]) -> tuple[Row, Answer] | None:
         """Cut off what is not a complete line, move `rows` past those that have one, and return the last of them."""
@@ -77,6 +79,7 @@ class AnswerFile:
                     f"line {self.n_lines} of {self.part} is not about row {self.n_lines} of the input: "
                     "give the same input, or start again with --overwrite"
                 )
+            self.n_abstained += _abstains(answer)
             end += len(line)
             last = row, answer
         file.truncate(end)
@@ -88,12 +91,15 @@ class AnswerFile:
         line = json.dumps(input_of(row) | answer, ensure_ascii=False, allow_nan=False)
         file.write(line.encode("utf-8", "replace") + b"\n")
         self.n_lines += 1
+        self.n_abstained += _abstains(answer)
 
     def _lock(self, file: BinaryIO) -> None:
-        try:
+        with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(f"{self.part} is being written by another process: wait for it") from None
+            # Between our opening the file and locking it, its writer may have finished and moved it to the output.
+            if self.part.exists() and os.path.samestat(os.fstat(file.fileno()), self.part.stat()):
+                return
+        raise StorageError(f"{self.part} is being written by another process: wait for it")
 
 
 def input_of(row: Row) -> Answer:
@@ -120,12 +126,22 @@ def is_about(answer: Answer, row: Row) -> bool:
 def same_answer(first: Any, second: Any) -> bool:
     """Compare two answers; numbers may differ by what float32 rounds."""
     if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(same_answer(first[key], second[key]) for key in first)
+        compare = {"neighbors": _same_distances}
+        return first.keys() == second.keys() and all(compare.get(k, same_answer)(first[k], second[k]) for k in first)
     if isinstance(first, list) and isinstance(second, list):
         return len(first) == len(second) and all(map(same_answer, first, second))
     if isinstance(first, float) and isinstance(second, float):
         return math.isclose(first, second, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
     return bool(first == second)
+
+
+def _same_distances(first: Any, second: Any) -> bool:
+    # Copies of one text are stored at distances that differ by rounding alone, so their order may change.
+    return same_answer(*([near["distance"] for near in neighbors] for neighbors in (first, second)))
+
+
+def _abstains(answer: Answer) -> bool:
+    return bool(answer.get("abstained")) or any(entity["abstained"] for entity in answer.get("entities", ()))
 
 
 def _parsed(line: bytes) -> Answer | None:

@@ -48,15 +48,18 @@ def evaluate(
     others = {
         name: maybe_labelled_examples(source, pipe.task, pipe.class_names) for name, source in _named(ood or []).items()
     }
+    for name, (_, reason) in others.items():
+        if reason is not None:
+            say(f"{name} is only told apart from the test set: {reason}")
     with progress_bars() as progress:
         outputs = pipe.encoder.encode(tested, progress=lambda done, total: progress("test", done, total))
         elsewhere = {
             name: pipe.encoder.encode(
                 examples,
-                with_labels=labelled,
+                with_labels=reason is None,
                 progress=lambda done, total, name=name: progress(name, done, total),  # type: ignore[misc]
             )
-            for name, (examples, labelled) in others.items()
+            for name, (examples, reason) in others.items()
         }
     if cut := cut_note(pipe.encoder):
         say(f"note: {cut.removeprefix(', ')}")

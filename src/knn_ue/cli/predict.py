@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -49,32 +49,26 @@ def predict(
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
     rows = read_rows(input_rows, pipe.task, labelled=False)
-    n_abstained = n_cut = 0
+    n_cut = 0
     try:
         with answers.open(resume=resume) as file:
             if resume:
                 _continue(answers, file, rows, pipe, abstain_below, top)
             n_resumed, n_cut = answers.n_lines, pipe.encoder.n_truncated  # the row asked twice counts once
-            n_abstained = _write_all(answers, file, rows, pipe, abstain_below, top)
+            _write_all(answers, file, rows, pipe, abstain_below, top)
     except BaseException:
         if answers.part.exists():
             say(f"knn-ue: the answers are kept in {answers.part}: continue with --resume")
         raise
-    n_new = answers.n_lines - n_resumed
     if as_json:
-        done: dict[str, Any] = {
-            "output": str(output),
-            "rows": answers.n_lines,
-            "resumed": n_resumed,
-            "abstained": n_abstained,
-        }
-        done["truncated"] = pipe.encoder.n_truncated - n_cut
-        typer.echo(json.dumps(done | {"seconds": round(time.monotonic() - began, 1)}, ensure_ascii=False))
+        done = {"output": str(output), "rows": answers.n_lines, "resumed": n_resumed, "abstained": answers.n_abstained}
+        done |= {"truncated": pipe.encoder.n_truncated - n_cut, "seconds": round(time.monotonic() - began, 1)}
+        typer.echo(json.dumps(done, ensure_ascii=False))
         return
-    kept = f" after {n_resumed} that were there" if n_resumed else ""
+    kept = f" ({n_resumed} of them from before)" if n_resumed else ""
     cut = cut_note(pipe.encoder, before=n_cut)
     seconds = time.monotonic() - began
-    typer.echo(f"{output}: {n_new} answers{kept}, {n_abstained} of them abstentions{cut}, {seconds:.1f} s")
+    typer.echo(f"{output}: {answers.n_lines} answers{kept}, {answers.n_abstained} abstentions{cut}, {seconds:.1f} s")
 
 
 def _continue(
@@ -85,11 +79,13 @@ def _continue(
     abstain_below: float | None,
     top: int,
 ) -> None:
-    """Skip the rows that have an answer, having made sure that the last one would be answered the same today."""
+    """Skip the rows that have an answer, having made sure, where it can be, that the last one would be answered the same."""
     from knn_ue.cli.answer_file import input_of, same_answer
 
     last = answers.keep_complete(file, rows)
     if last is None:
+        return
+    if pipe.encoder.options.passes > 1:  # dropout is drawn for a batch: a row asked alone gets another answer
         return
     row, before = last
     now: Answer = input_of(row) | pipe([row], abstain_below=abstain_below, top=top)[0]
@@ -107,20 +103,14 @@ def _write_all(
     pipe: "UncertaintyPipeline",
     abstain_below: float | None,
     top: int,
-) -> int:
-    """Write the answers to all rows that are left, and return how many abstain."""
+) -> None:
+    """Write the answers to all rows that are left."""
     asked, kept = tee(rows)  # holds what the pipeline has read ahead, a bounded number of rows
-    n_abstained, flushed = 0, time.monotonic()
+    flushed = time.monotonic()
     with progress_bars() as progress:
         for row, answer in zip(kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top), strict=True):
             answers.write(file, row, answer)
-            n_abstained += _abstains(answer)
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 file.flush()
                 flushed = time.monotonic()
                 progress("answered", answers.n_lines, None)
-    return n_abstained
-
-
-def _abstains(answer: "Answer") -> bool:
-    return bool(answer.get("abstained")) or any(entity["abstained"] for entity in answer.get("entities", ()))

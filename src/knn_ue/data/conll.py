@@ -17,7 +17,8 @@ def read_conll(path: Path, *, labelled: bool) -> Iterator[Sentence]:
     """Yield the sentences of a file of columns, parted by tabs or by spaces, with the tags as they stand there.
 
     Lines that begin with `-DOCSTART-` part sentences and are no tokens. A comment begins with "# " and does not end in
-    a tag: a token "#" with its tag is a token. All lines must have one number of columns.
+    a tag: a token "#" with its tag is a token, and so is, inside a sentence, a line of as many columns as the others.
+    All lines must have one number of columns.
     """
     tokens: list[str] = []
     tags: list[str] = []
@@ -30,7 +31,7 @@ def read_conll(path: Path, *, labelled: bool) -> Iterator[Sentence]:
                 yield Sentence(tuple(tokens), tuple(tags), tuple(places))
                 tokens, tags, places = [], [], []
             continue
-        if _is_comment(line, columns):
+        if _is_comment(line, columns) and not (tokens and len(columns) == n_columns):
             continue
         n_columns = n_columns or len(columns)
         _check_columns(columns, n_columns, place, labelled=labelled)

@@ -109,7 +109,7 @@ def run_text_demo(
             _save_pipeline(folder, model, knn, outputs)
         with clock("evaluate and report"):
             context = {
-                "command": "knn-ue demo",
+                "command": "knn-ue demo --quick" if size == QUICK else "knn-ue demo",
                 "model": f"{_MODEL_NAME}, at most {size.max_steps} training steps, {size.max_length} sub-words a text",
                 "data": ", ".join(f"{source} ({len(rows[name]):,})" for name, source in SOURCES.items()),
             }
@@ -176,7 +176,7 @@ def _load_encoder(model: Path) -> "HuggingFaceEncoder":
 
 def _save_pipeline(folder: Path, model: Path, knn: KnnUE, outputs: Mapping[str, Outputs]) -> None:
     """Write what `knn-ue predict` and `explain` need, unless it is there already."""
-    key = key_of(model.name, outputs["validation"].logits.tolist())
+    key = key_of(model.name, key_of_program(), outputs["validation"].logits.tolist())
     noted = folder / _UE_KEY
     target = folder / "ue"
     if target.exists() and noted.exists() and noted.read_text() == f"{key} {generation_of(target)}":

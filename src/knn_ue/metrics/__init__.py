@@ -13,7 +13,7 @@ from knn_ue.metrics.calibration import (
     negative_log_likelihood,
 )
 from knn_ue.metrics.detection import OodDetection, ood_detection
-from knn_ue.metrics.entities import EntityScores, extract_entities, score_entities, sentences
+from knn_ue.metrics.entities import EntityScores, extract_entities, mark_entities, score_entities, sentences
 from knn_ue.metrics.neighbors import neighbor_coverage
 from knn_ue.metrics.reliability import ReliabilityBins, reliability_bins
 from knn_ue.metrics.selective import RiskCoverageCurve, aurc, auroc, class_auroc, e_aurc, risk_coverage_curve
@@ -37,6 +37,7 @@ __all__ = [
     "e_aurc",
     "expected_calibration_error",
     "extract_entities",
+    "mark_entities",
     "maximum_calibration_error",
     "negative_log_likelihood",
     "neighbor_coverage",

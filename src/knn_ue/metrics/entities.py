@@ -3,6 +3,7 @@
 Tags are IOB2: "O", "B-TYPE", "I-TYPE". As in seqeval's default mode, an I-TYPE that continues nothing begins an entity.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -24,6 +25,8 @@ from knn_ue.arrays import (
 )
 from knn_ue.errors import InvalidInputError
 from knn_ue.metrics.inputs import checked_confidence
+
+_IOB2 = re.compile(r"O|[BI](-.*)?")
 
 Aggregate = Literal["product", "mean", "min"]
 Tags = Sequence[str] | npt.NDArray[np.str_]
@@ -68,6 +71,15 @@ class EntityScores:
             np.append(self.confidence, np.zeros(n_added)),
             np.append(self.correct, np.zeros(n_added, dtype=bool)),
         )
+
+
+def mark_entities(class_names: Sequence[str]) -> bool:
+    """Say whether the classes of a tagger are IOB2 tags; those of a part-of-speech tagger, say, are not.
+
+    >>> mark_entities(["O", "B-PER", "I-PER"]), mark_entities(["NOUN", "VERB"]), mark_entities(["O"])
+    (True, False, False)
+    """
+    return all(map(_IOB2.fullmatch, class_names)) and any(name != "O" for name in class_names)
 
 
 def extract_entities(tags: Tags) -> list[tuple[str, int, int]]:

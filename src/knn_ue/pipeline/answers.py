@@ -1,7 +1,6 @@
 """Outputs and a fitted calibrator -> answers: plain dicts of strings, numbers and booleans, ready for JSON."""
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,13 +14,6 @@ from knn_ue.pipeline.records import search_neighbors, store_of
 from knn_ue.types import Outputs, Prediction
 
 Answer = dict[str, Any]
-
-_IOB2 = re.compile(r"O|[BI](-.*)?")
-
-
-def has_entities(class_names: Sequence[str]) -> bool:
-    """Say whether the classes are IOB2 tags; other taggers, of parts of speech say, answer word by word."""
-    return all(map(_IOB2.fullmatch, class_names)) and any(name != "O" for name in class_names)
 
 
 def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: float, top: int) -> list[Answer]:
@@ -49,7 +41,7 @@ def tagged_answers(
     """Return {"words", "entities"} for each sentence, in order; one without words has neither."""
     prediction = calibrator.predict(outputs)
     names = _names(outputs)
-    whole = has_entities(names)
+    whole = metrics.mark_entities(names)
     answers: list[Answer] = []
     first_rows: list[int] = []  # of each entity, to look up its neighbors in one search
     row = 0
@@ -112,7 +104,7 @@ def scored_answers(outputs: Outputs, calibrator: LogitScaling) -> tuple[FloatArr
     """Return the confidence and correctness of what a user is given: texts, entities, or words of other taggers."""
     labels = outputs.require_labels("target_risk")
     prediction = calibrator.predict(outputs)
-    if outputs.groups is None or not has_entities(_names(outputs)):
+    if outputs.groups is None or not metrics.mark_entities(_names(outputs)):
         return prediction.confidence, prediction.predicted == labels
     names = np.array(_names(outputs))
     scores = metrics.score_entities(

@@ -108,8 +108,9 @@ class UncertaintyPipeline:
         one fits the calibrator, the other chooses the threshold below which answers become abstentions, so that with
         probability 1 - `delta` at most `target_risk` of the answers given are wrong. This holds in domain only, and
         only if the validation rows did not already stop the training early: keep other rows for that, or let the
-        train command split its own. In tagging an answer is an entity; entities the model misses are not counted. Where
-        no threshold qualifies, a warning says so and every answer is an abstention unless `abstain_below` is given.
+        train command split its own. In tagging an answer is an entity; entities the model misses are not counted, and
+        those of one sentence are taken as independent, so lower `delta` where they fail together. Where no threshold
+        qualifies, a warning says so and every answer is an abstention unless `abstain_below` is given.
         """
         options = FitOptions(
             method=method, index=index, n_neighbors=n_neighbors, target_risk=target_risk, delta=delta, seed=seed
@@ -280,5 +281,5 @@ class UncertaintyPipeline:
     def _maybe_labelled(self, rows: Rows | Outputs) -> Outputs:
         if isinstance(rows, Outputs):
             return rows
-        examples, labelled = maybe_labelled_examples(rows, self.task, self.class_names)
-        return self.encoder.encode(examples, with_labels=labelled)
+        examples, reason = maybe_labelled_examples(rows, self.task, self.class_names)
+        return self.encoder.encode(examples, with_labels=reason is None)

@@ -16,8 +16,8 @@ _LEVELS = np.linspace(0.0, 1.0, 101)
 class DriftQuantiles:
     """How near and how agreeing the neighbors of the validation rows are: what later inputs are compared with.
 
-    `distance` (101,) and `agreement` (101,) are the percentiles 0 .. 100 of the mean distance to the neighbors, and
-    of the share of them that carry the predicted label.
+    `distance` (101,) and `agreement` (101,) are the percentiles 0 .. 100 of the mean distance to the neighbors found,
+    infinite where none was, and of the share of all neighbors asked for that carry the predicted label.
     """
 
     distance: FloatArray
@@ -66,7 +66,12 @@ def drift_quantiles(calibrator: LogitScaling, validation: Outputs) -> DriftQuant
     if neighbors is None:
         return None
     agrees = neighbors.labels == validation.predicted[:, None]
+    found = neighbors.ids >= 0
+    total = np.where(found, neighbors.distances, 0.0).sum(axis=1)
+    n_found = found.sum(axis=1)
+    distance = np.divide(total, n_found, out=np.full(len(total), np.inf), where=n_found > 0)
+    # Percentiles are values of rows, without interpolation, which between two infinite ones is undefined.
     return DriftQuantiles(
-        distance=read_only(np.quantile(neighbors.distances.mean(axis=1), _LEVELS)),
-        agreement=read_only(np.quantile(agrees.mean(axis=1), _LEVELS)),
+        distance=read_only(np.quantile(distance, _LEVELS, method="inverted_cdf")),
+        agreement=read_only(np.quantile(agrees.mean(axis=1), _LEVELS, method="inverted_cdf")),
     )

@@ -49,14 +49,15 @@ def labelled_examples(rows: Rows, task: Task, class_names: Sequence[str], *, nam
     return examples
 
 
-def maybe_labelled_examples(rows: Rows, task: Task, class_names: Sequence[str]) -> tuple[list[Example], bool]:
-    """Return examples, and whether all of them have labels that the model knows."""
+def maybe_labelled_examples(rows: Rows, task: Task, class_names: Sequence[str]) -> tuple[list[Example], str | None]:
+    """Return examples, and why their labels are left out: None where all of them have one that the model knows."""
     if isinstance(rows, Iterator):
         rows = list(rows)  # it may be needed twice
     try:
-        return labelled_examples(rows, task, class_names, name="out-of-domain"), True
-    except InvalidInputError:
-        return list(iter_examples(rows, task, labelled=False)), False  # what is wrong beside labels is raised here
+        return labelled_examples(rows, task, class_names, name="out-of-domain"), None
+    except InvalidInputError as error:
+        # What is wrong beside labels is raised here.
+        return list(iter_examples(rows, task, labelled=False)), str(error)
 
 
 def input_examples(inputs: object, task: Task) -> Iterator[Example]:

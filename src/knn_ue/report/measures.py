@@ -1,7 +1,6 @@
 """Which metrics are taken of which rows: of each example, of entities, and of in-domain against out-of-domain rows."""
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +15,6 @@ from knn_ue.metrics import EntityScores, Interval
 from knn_ue.metrics.inputs import top_label
 from knn_ue.report.record import EvaluationOptions
 from knn_ue.types import Outputs
-
-_IOB2 = re.compile(r"O|[BI](-.*)?")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,10 +74,9 @@ def row_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions
 
 def has_entities(outputs: Outputs) -> bool:
     """Say whether the rows are words of sentences, and the classes IOB2 tags."""
-    names = outputs.class_names
-    if names is None or outputs.groups is None or outputs.labels is None:
+    if outputs.class_names is None or outputs.groups is None or outputs.labels is None:
         return False
-    return all(map(_IOB2.fullmatch, names)) and any(name != "O" for name in names)
+    return metrics.mark_entities(outputs.class_names)
 
 
 def entity_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions) -> Measures:

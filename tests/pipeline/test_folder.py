@@ -1,0 +1,213 @@
+"""A UE folder: equal after loading, movable, safe on disk."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from knn_ue.datastore import Datastore
+from knn_ue.errors import StorageError
+from knn_ue.pipeline import UncertaintyPipeline
+from pipelines import TEXT, WORDS, fit, said_by_the_model
+from tiny_models import ROWS, TASKS
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def saved(models, tmp_path):
+    """Return a UE folder and the answers of the pipeline that wrote it; its model folder may be changed."""
+    model = shutil.copytree(models[TEXT], tmp_path / "model")
+    pipe = fit(model, TEXT)
+    pipe.save(tmp_path / "ue")
+    return tmp_path / "ue", pipe(ROWS[TEXT](5, start=300))
+
+
+def reload(folder):
+    return UncertaintyPipeline.load(folder, device="cpu")(ROWS[TEXT](5, start=300))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_moved_folder_gives_identical_answers_without_the_model_folder(task, models, tmp_path):
+    model = shutil.copytree(models[task], tmp_path / "model")
+    pipe = fit(model, task)
+    expected = pipe(ROWS[task](5, start=300))
+    pipe.save(tmp_path / "ue")
+    shutil.rmtree(model)
+    (tmp_path / "ue").rename(tmp_path / "moved")
+
+    loaded = UncertaintyPipeline.load(tmp_path / "moved", device="cpu")
+
+    assert loaded(ROWS[task](5, start=300)) == expected
+
+
+def test_loading_brings_back_what_fit_left(models, tmp_path):
+    pipe = UncertaintyPipeline.from_pretrained(models[WORDS], WORDS, device="cpu", max_length=16, context_words=1)
+    validation = said_by_the_model(pipe, 40, start=100, wrong_every=40)
+    pipe.fit(ROWS[WORDS](20), validation, n_neighbors=4, target_risk=0.5)
+    pipe.save(tmp_path / "ue")
+
+    loaded = UncertaintyPipeline.load(tmp_path / "ue", device="cpu")
+
+    assert (loaded.threshold_, loaded.encoder.options) == (pipe.threshold_, pipe.encoder.options)
+    assert loaded.validation_.texts == pipe.validation_.texts
+    for name in ("logits", "features", "labels", "groups"):
+        np.testing.assert_array_equal(getattr(loaded.validation_, name), getattr(pipe.validation_, name))
+    np.testing.assert_array_equal(loaded.fitted_.held_out, pipe.fitted_.held_out)
+    np.testing.assert_array_equal(loaded.drift_.distance, pipe.drift_.distance)
+
+
+def test_a_loaded_pipeline_can_be_saved_in_place(saved):
+    folder, expected = saved
+
+    UncertaintyPipeline.load(folder, device="cpu").save(folder)
+
+    assert reload(folder) == expected
+
+
+def test_a_loaded_pipeline_can_be_saved_elsewhere(saved, tmp_path):
+    folder, expected = saved
+    UncertaintyPipeline.load(folder, device="cpu").save(tmp_path / "copy")
+
+    shutil.rmtree(folder)
+
+    assert reload(tmp_path / "copy") == expected
+
+
+def test_a_refitted_pipeline_replaces_what_the_folder_held(saved):
+    folder, _ = saved
+    pipe = UncertaintyPipeline.load(folder, device="cpu")
+    pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), method="temperature")
+
+    pipe.save(folder)
+
+    assert UncertaintyPipeline.load(folder, device="cpu").method_ == "temperature"
+    assert len(list(folder.glob("calibrator.*"))) == len(list(folder.glob("model.*"))) == 1
+
+
+def test_examples_added_to_a_loaded_store_are_there_after_saving_in_place(saved):
+    folder, _ = saved
+    pipe = UncertaintyPipeline.load(folder, device="cpu")
+    pipe.calibrator_.store.add(np.zeros((1, 24)), [0], texts=["new"])
+
+    pipe.save(folder)
+
+    assert len(UncertaintyPipeline.load(folder, device="cpu").calibrator_.store) == 61
+
+
+def test_large_files_of_the_model_take_no_space_twice(models, tmp_path, monkeypatch):
+    monkeypatch.setattr("knn_ue.pipeline.model_files._COPIED_BYTES", 0)
+    fit(models[TEXT], TEXT).save(tmp_path / "ue")
+
+    (weights,) = tmp_path.glob("ue/model.*/files/model.safetensors")
+
+    assert weights.samefile(models[TEXT] / "model.safetensors")
+
+
+def test_where_links_are_impossible_the_model_is_copied(models, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("no links here")
+
+    monkeypatch.setattr("knn_ue.pipeline.model_files._COPIED_BYTES", 0)
+    monkeypatch.setattr(os, "link", refuse)
+    pipe = fit(models[TEXT], TEXT)
+
+    pipe.save(tmp_path / "ue")
+
+    assert reload(tmp_path / "ue") == pipe(ROWS[TEXT](5, start=300))
+
+
+def test_states_of_a_training_run_are_not_copied(models, tmp_path):
+    model = shutil.copytree(models[TEXT], tmp_path / "model")
+    for name in ("optimizer.pt", "training_args.bin", "pytorch_model.bin", ".hidden"):
+        (model / name).write_bytes(b"x")
+    fit(model, TEXT).save(tmp_path / "ue")
+
+    (files,) = tmp_path.glob("ue/model.*/files")
+
+    assert {path.name for path in files.iterdir()} == {path.name for path in models[TEXT].iterdir()}
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_an_altered_model_file_is_found_out(name, saved):
+    (file,) = saved[0].glob(f"model.*/files/{name}")
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 1
+    file.write_bytes(content)
+
+    with pytest.raises(StorageError, match="does not match its checksum"):
+        reload(saved[0])
+
+
+def test_a_file_slipped_into_the_model_is_found_out(saved):
+    (files,) = saved[0].glob("model.*/files")
+    (files / "modeling.py").write_text("", encoding="utf-8")
+
+    with pytest.raises(StorageError, match=r"should not hold modeling\.py"):
+        reload(saved[0])
+
+
+def test_a_link_out_of_the_folder_is_found_out(saved):
+    (file,) = saved[0].glob("model.*/files/config.json")
+    file.rename(saved[0].parent / "config.json")
+    file.symlink_to(saved[0].parent / "config.json")
+
+    with pytest.raises(StorageError, match="does not match its checksum"):
+        reload(saved[0])
+
+
+def test_a_file_missing_from_the_model_is_found_out(saved):
+    (file,) = saved[0].glob("model.*/files/config.json")
+    file.unlink()
+
+    with pytest.raises(StorageError, match=r"should hold config\.json"):
+        reload(saved[0])
+
+
+def test_a_model_that_changed_after_loading_is_not_saved(models, tmp_path):
+    model = shutil.copytree(models[TEXT], tmp_path / "model")
+    pipe = fit(model, TEXT)
+    (model / "config.json").write_text("{}", encoding="utf-8")
+
+    with pytest.raises(StorageError, match="was changed after it was loaded"):
+        pipe.save(tmp_path / "ue")
+
+
+def test_an_interrupted_save_leaves_what_was_there(saved, monkeypatch):
+    folder, expected = saved
+    pipe = UncertaintyPipeline.load(folder, device="cpu")
+    pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), method="temperature")
+    before = sorted(path.name for path in folder.iterdir())
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("knn_ue.calibrators.base.write_folder", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pipe.save(folder)
+    monkeypatch.undo()
+
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert reload(folder) == expected
+
+
+def test_a_folder_of_another_kind_is_refused(tmp_path):
+    Datastore.build([[0.0], [1.0]], [0, 1]).save(tmp_path / "store")
+
+    with pytest.raises(StorageError, match="holds a 'datastore', not a 'pipeline'"):
+        UncertaintyPipeline.load(tmp_path / "store", device="cpu")
+
+
+def test_a_model_of_the_hub_is_recorded_by_name(models, tmp_path, monkeypatch):
+    monkeypatch.chdir(models[TEXT].parent)
+    pipe = fit(models[TEXT], TEXT)
+    pipe.source = type(pipe.source)(name=str(models[TEXT]), commit="abc")
+    pipe.save(tmp_path / "ue")
+
+    meta = json.loads((tmp_path / "ue" / "meta.json").read_text(encoding="utf-8"))
+
+    assert meta["options"]["model"] == {"name": str(models[TEXT]), "commit": "abc"}
+    assert set(meta["folders"]) == {"calibrator"}
