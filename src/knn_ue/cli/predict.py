@@ -79,7 +79,7 @@ def _continue(
     abstain_below: float | None,
     top: int,
 ) -> None:
-    """Skip the rows that have an answer, having made sure, where it can be, that the last one would be answered the same."""
+    """Skip the rows that have an answer, having made sure, if possible, that the last one would be the same today."""
     from knn_ue.cli.answer_file import input_of, same_answer
 
     last = answers.keep_complete(file, rows)
