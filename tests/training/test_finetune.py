@@ -313,3 +313,21 @@ def test_a_head_for_other_classes_of_the_same_number_starts_anew(tmp_path):
 def test_an_unknown_validation_label_is_named_before_training(start, tmp_path):
     with pytest.raises(InvalidInputError, match="validation row 0 has the label 'odd'"):
         train(start, tmp_path / "model", validation=[{"text": "a film", "label": "odd"}])
+
+
+def test_a_head_may_learn_at_its_own_rate_under_the_same_schedule(start, tmp_path):
+    from knn_ue.training.posterior import Posterior
+
+    moved = {}
+    for rate in (1e-9, 1e-2):
+        method = Posterior(head_learning_rate=rate)
+        train(start, tmp_path / str(rate), method=method, options=replace(BRIEF, learning_rate=1e-9, seed=3))
+        moved[rate] = torch.from_numpy(load_head_arrays(tmp_path / str(rate))["flows.center"])
+
+    assert (moved[1e-2] - moved[1e-9]).abs().max() > 1e-3
+
+
+def load_head_arrays(folder):
+    from safetensors.numpy import load_file
+
+    return load_file(folder / "knn_ue_head.safetensors")

@@ -36,6 +36,10 @@ class TrainingMethod:
         del done
         return functional.cross_entropy(answers, labels)
 
+    def head_rate(self, learning_rate: float) -> float:
+        """Return the learning rate of the head that `prepare` attached, where all else learns at `learning_rate`."""
+        return learning_rate
+
     def finish(self, model: Any, head_inputs: Iterator[Any]) -> None:
         """Complete the model, which has its best weights; `head_inputs` are the training rows the head's last layer
         reads, batch by batch, for a method whose `prepare` attached one."""

@@ -7,24 +7,30 @@ from knn_ue.arrays import IntArray, check_positive
 from knn_ue.encoding.heads import attach_head
 from knn_ue.encoding.inspection import last_linear
 from knn_ue.errors import InvalidInputError
-from knn_ue.training.method import TrainingMethod
+from knn_ue.training.method import TrainingMethod, check_above_zero
 
 _MOST = 30.0  # a log alpha beyond it changes nothing but the rounding of the entropy
 
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior(TrainingMethod):
-    """`knn_ue.heads.posterior` trained by the expected cross-entropy, less `entropy_weight` times the entropy."""
+    """`knn_ue.heads.posterior` trained by the expected cross-entropy, less `entropy_weight` times the entropy.
+
+    The head has a `head_learning_rate` of its own: a density of ten columns starts so low that alpha is 1 everywhere,
+    and at the pace of an encoder it would hardly leave that plain.
+    """
 
     name: ClassVar[str] = "posterior"
 
     latent_dim: int = 10
     n_layers: int = 6
     entropy_weight: float = 1e-5
+    head_learning_rate: float = 1e-2
 
     def __post_init__(self) -> None:
         check_positive(self.latent_dim, "latent_dim")
         check_positive(self.n_layers, "n_layers")
+        check_above_zero(self, "head_learning_rate")
         if self.entropy_weight < 0:
             raise InvalidInputError(f"entropy_weight must be at least 0, got {self.entropy_weight}")
 
@@ -42,6 +48,11 @@ class Posterior(TrainingMethod):
         )
         head.class_counts.copy_(from_numpy(class_counts))
         attach_head(model, head)
+
+    def head_rate(self, learning_rate: float) -> float:
+        """Return the head's own rate."""
+        del learning_rate
+        return self.head_learning_rate
 
     def loss(self, answers: Any, labels: Any, done: float) -> Any:
         """Return the mean of `uncertain_cross_entropy`; the answers are log alpha."""

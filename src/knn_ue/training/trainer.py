@@ -24,7 +24,6 @@ from knn_ue.training.options import TrainingOptions
 from knn_ue.training.records import TrainingProgress, TrainingResult
 
 ProgressReport = Callable[[TrainingProgress], None]
-Loss = Callable[[Any, Any, float], Any]  # as `TrainingMethod.loss`
 _IGNORED = -100
 _LOSS_REPORTS = 100
 
@@ -56,7 +55,7 @@ def train_model(
     def validate() -> None:
         best.update(score_outputs(encoder.encode(validation), entities=entities))
 
-    trainer = _make_trainer(encoder, items, batches, options, method.loss, folder)
+    trainer = _make_trainer(encoder, items, batches, options, method, folder)
     trainer.add_callback(_make_callback(validate, best, report))
     trainer.train()
     best.restore()
@@ -116,7 +115,7 @@ def _make_trainer(
     items: list[dict[str, Any]],
     batches: LengthBatches,
     options: TrainingOptions,
-    loss: Loss,
+    method: TrainingMethod,
     folder: Path,
 ) -> Any:
     import torch
@@ -137,13 +136,19 @@ def _make_trainer(
             loader = torch.utils.data.DataLoader(items, batch_sampler=batches, collate_fn=collate)
             return self.accelerator.prepare(loader)
 
+        def create_optimizer(self, *arguments: Any) -> Any:
+            optimizer = super().create_optimizer(*arguments)
+            if head is not None:
+                _set_rate(optimizer, set(head.parameters()), method.head_rate(options.learning_rate))
+            return optimizer
+
         def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
             labels = inputs.pop("labels")
             known = labels != _IGNORED
             answers = model(**inputs).logits[known]
             if head is not None:
                 answers = head(head.hidden(answers))
-            value = loss(answers, labels[known], self.state.global_step / self.state.max_steps)
+            value = method.loss(answers, labels[known], self.state.global_step / self.state.max_steps)
             if not torch.isfinite(value):
                 raise InvalidInputError(
                     f"the training loss became {value.item()} at step {self.state.global_step + 1}: "
@@ -155,6 +160,15 @@ def _make_trainer(
     trainer = LengthTrainer(model=encoder.model, args=arguments, train_dataset=items, data_collator=collate)
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _set_rate(optimizer: Any, parameters: set[Any], rate: float) -> None:
+    """Give these parameters a learning rate of their own; schedules multiply it as they do the other one."""
+    for group in list(optimizer.param_groups):
+        chosen = [weight for weight in group["params"] if weight in parameters]
+        if chosen:
+            group["params"] = [weight for weight in group["params"] if weight not in parameters]
+            optimizer.add_param_group({**group, "params": chosen, "lr": rate})
 
 
 def _training_arguments(options: TrainingOptions, n_batches: int, folder: Path, *, on_cpu: bool) -> Any:
