@@ -88,6 +88,13 @@ def test_the_help_of_each_command_shows_an_example(command):
     assert f"Example: knn-ue {' '.join(command)} " in run(*command, "--help").stdout
 
 
+def test_a_paragraph_of_the_help_is_not_torn_where_the_source_ends_its_line():
+    lines = [line.strip() for line in run("train", "--help").stdout.splitlines()]
+    (paragraph,) = [line for line in lines if line.startswith("One half of the validation rows")]
+
+    assert "so that knn-ue fit --target-risk may choose" in paragraph
+
+
 def test_without_a_command_the_help_is_shown():
     assert "demo" in run().output
 

@@ -23,7 +23,8 @@ _MAX_RANGE = 10_000_000  # ids in one 5-9; a list of them must fit into memory
 index_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look at the stored examples of a UE folder and change them: info, add, remove, compact.",
+    help="Look at the stored examples of a UE folder and change them: info, add, remove, compact.\n\n"
+    "Example: [bold]knn-ue index info ue[/bold]",
 )
 
 
