@@ -88,6 +88,13 @@ def test_the_help_of_each_command_shows_an_example(command):
     assert f"Example: knn-ue {' '.join(command)} " in run(*command, "--help").stdout
 
 
+def test_a_paragraph_of_the_help_is_not_torn_where_the_source_ends_its_line():
+    lines = [line.strip() for line in run("train", "--help").stdout.splitlines()]
+    (paragraph,) = [line for line in lines if line.startswith("One half of the validation rows")]
+
+    assert "so that knn-ue fit --target-risk may choose" in paragraph
+
+
 def test_without_a_command_the_help_is_shown():
     assert "demo" in run().output
 
@@ -131,6 +138,9 @@ def test_an_interrupt_ends_with_exit_code_130(monkeypatch):
         ["train", "--task", "poetry", "--encoder", "e", "--train", "a", "--validation", "b", "--out", "c"],
         ["predict", "ue", "--input", "a.jsonl", "--output", "b.jsonl", "--abstain-below", "1.5"],
         ["index", "remove", "ue", "--ids", "one"],
+        ["index", "remove", "ue", "--ids", "5-2"],
+        ["index", "remove", "ue", "--ids", "1-99999999999"],
+        ["index", "remove", "ue", "--ids", "9" * 30],
         ["index", "tune", "ue"],
     ],
     ids=" ".join,

@@ -175,6 +175,20 @@ def test_a_part_file_that_is_a_link_is_not_followed(ue, source, tmp_path):
     assert "is not a plain file" in result.stderr
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_an_output_that_is_no_plain_file_is_never_replaced(ue, source, tmp_path, kind):
+    output = tmp_path / "answers.jsonl"
+    if kind == "link":
+        output.symlink_to(tmp_path / "elsewhere.jsonl")
+    else:
+        os.mkfifo(output)
+
+    result = run("predict", ue, "--input", source, "--output", output, "--overwrite")
+
+    assert (result.exit_code, output.is_file()) == (1, False)
+    assert "is a link, pipe or device: name a plain file" in result.stderr
+
+
 def test_the_input_is_never_the_output(ue, tmp_path):
     source = write_rows(tmp_path / "input.jsonl", text_rows(2))
 

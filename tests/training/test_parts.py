@@ -69,6 +69,20 @@ def test_batches_do_not_run_from_short_to_long():
     assert abs(np.corrcoef(means, range(len(means)))[0, 1]) < 0.5
 
 
+def test_what_a_killed_run_left_is_removed_but_not_what_another_run_is_writing(tmp_path):
+    abandoned, foreign = tmp_path / ".model.0123abcd.draft", tmp_path / ".models.0123abcd.draft"
+    for folder in (abandoned, foreign):
+        folder.mkdir()
+        (folder / "weights").write_text("half")
+
+    with new_model_folder(tmp_path / "model") as draft:
+        with pytest.raises(KeyboardInterrupt), new_model_folder(tmp_path / "model"):
+            raise KeyboardInterrupt
+        left = sorted(tmp_path.iterdir())
+
+    assert left == sorted([draft, foreign])
+
+
 def test_a_finished_folder_appears_whole(tmp_path):
     with new_model_folder(tmp_path / "deep" / "model") as draft:
         write_record(draft, {"method": "plain"})

@@ -30,6 +30,9 @@ class AnswerFile:
         """Raise unless the answers may be written."""
         if self.output.is_dir():
             raise StorageError(f"{self.output} is a folder: name a file")
+        if self.output.is_symlink() or (self.output.exists() and not self.output.is_file()):
+            # It would be replaced by the finished file: /dev/stdout for the whole machine, if root asks for it.
+            raise StorageError(f"{self.output} is a link, pipe or device: name a plain file")
         if self.output.exists() and not overwrite:
             raise StorageError(f"{self.output} already exists: pass --overwrite or choose another file")
         if not self.output.parent.is_dir():

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.types import Outputs
 
+_MAX_RANGE = 10_000_000  # ids in one 5-9; a list of them must fit into memory
+
 index_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look at the stored examples of a UE folder and change them: info, add, remove, compact.",
+    help="Look at the stored examples of a UE folder and change them: info, add, remove, compact.\n\n"
+    "Example: [bold]knn-ue index info ue[/bold]",
 )
 
 
@@ -201,12 +204,19 @@ def _encoded(pipe: "UncertaintyPipeline", input_rows: str) -> "Outputs":
 
 
 def _ids(text: str) -> list[int]:
+    from knn_ue.data.lines import shorten
+
     found: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,18})(?:-([0-9]{1,18}))?\s*", part)
         if match is None:
-            raise typer.BadParameter(f"{part!r} is not an id: write 1,2 or 5-9", param_hint="--ids")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+            raise typer.BadParameter(f"{shorten(part)} is not an id: write 1,2 or 5-9", param_hint="--ids")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last < first + _MAX_RANGE:
+            raise typer.BadParameter(
+                f"{part!r} must rise and hold at most {_MAX_RANGE:,} ids: write 1,2 or 5-9", param_hint="--ids"
+            )
+        found += range(first, last + 1)
     return found
 
 

@@ -11,6 +11,7 @@ from knn_ue.cli.evaluate import evaluate
 from knn_ue.cli.explain import explain
 from knn_ue.cli.fit import fit
 from knn_ue.cli.index import index_app
+from knn_ue.cli.paragraphs import help_of
 from knn_ue.cli.predict import predict
 from knn_ue.cli.signals import exit_code, sigterm_raises
 from knn_ue.cli.train import train
@@ -57,7 +58,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def main(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
@@ -74,10 +74,7 @@ def main(
     """
 
 
-app.command()(train)
-app.command()(fit)
-app.command()(predict)
-app.command()(evaluate)
-app.command()(explain)
+app.callback(help=help_of(main))(main)
+for command in (train, fit, predict, evaluate, explain, demo):
+    app.command(help=help_of(command))(command)
 app.add_typer(index_app, name="index")
-app.command()(demo)

@@ -1,17 +1,20 @@
 """A model folder: written beside its place and moved there whole, with a record of how the model was trained."""
 
+import fcntl
 import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
 from knn_ue.errors import StorageError
+from knn_ue.storage import locked
 
 RECORD = "knn_ue_training.json"
 
@@ -20,6 +23,7 @@ RECORD = "knn_ue_training.json"
 def new_model_folder(out: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield an empty folder to write to, which becomes `out` if the block ends well and disappears if it does not.
 
+    What a killed run left beside `out` is removed; a lock tells it from the folder of a run that goes on.
     `out` may be missing, empty, or, with `overwrite`, a model folder of ours; nothing else is ever replaced.
     """
     target = Path(out).resolve()
@@ -28,12 +32,14 @@ def new_model_folder(out: str | Path, *, overwrite: bool = False) -> Iterator[Pa
     try:
         with disk_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(target)
             draft.mkdir()
-        yield draft
-        with disk_errors(target):
-            check_target(target, overwrite=overwrite)  # much may have happened during the training
-            _sync(draft)
-            _move(draft, target)
+        with locked(draft):
+            yield draft
+            with disk_errors(target):
+                check_target(target, overwrite=overwrite)  # much may have happened during the training
+                _sync(draft)
+                _move(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -83,6 +89,17 @@ def disk_errors(target: Path) -> Iterator[None]:
             raise
         reason = getattr(error, "strerror", None) or error
         raise StorageError(f"{target} cannot be written ({reason}): nothing was left behind") from error
+
+
+def _remove_abandoned(target: Path) -> None:
+    for draft in target.parent.glob(f".{escape(target.name)}.{'[0-9a-f]' * 8}.draft"):
+        with suppress(OSError):
+            descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(draft, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def _sync(folder: Path) -> None:

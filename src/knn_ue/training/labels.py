@@ -34,7 +34,8 @@ def label_names(examples: Sequence[Example], task: Task) -> tuple[str, ...]:
         names = sorted(found)
     if len(names) < 2:
         raise InvalidInputError(
-            f"the training rows must have at least 2 classes, got {len(names)} ({', '.join(names) or 'no label'})"
+            f"the training rows must have at least 2 classes, got {len(names)} ({', '.join(names) or 'no label'}): "
+            "add rows of another class"
         )
     return tuple(names)
 
