@@ -13,6 +13,7 @@ from cli_files import run, start
 from knn_ue import demo as demo_module
 from knn_ue.demo import Demo
 from knn_ue.errors import StorageError
+from knn_ue.methods import METHODS
 from knn_ue.report import Evaluation, EvaluationOptions, Table
 
 SCORES = {"ece": 0.125, "nll": 0.5, "e_aurc": 0.01}
@@ -151,13 +152,28 @@ def test_a_folder_that_is_not_there_is_named(command, tmp_path, monkeypatch):
     assert "nowhere has no meta.json" in result.stderr
 
 
-def test_ctrl_c_stops_a_real_process_without_a_traceback(tmp_path):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_real_process_without_a_traceback(tmp_path, sent, code):
     process = start("demo", "--toy", "--out", tmp_path / "out")
     marker = tmp_path / "out" / ".knn-ue-demo"  # written as the work begins
     while process.poll() is None and not marker.exists():
         time.sleep(0.01)
 
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, sent)
     _, shown = process.communicate(timeout=30)
 
-    assert (process.returncode, shown) == (130, "knn-ue: interrupted\n")
+    assert (process.returncode, shown) == (code, "knn-ue: interrupted\n")
+
+
+def test_a_command_leaves_the_signals_of_its_process_as_they_were(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+
+    assert run("index", "info", tmp_path).exit_code == 1
+
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_help_names_every_method():
+    shown = " ".join(run("fit", "--help").stdout.split())
+
+    assert all(name in shown for name in METHODS)

@@ -153,6 +153,66 @@ def test_fit_does_not_replace_a_folder_unless_told(text, tiny_model):
     )
 
 
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_a_folder_that_cannot_be_made_is_found_before_the_work(text, tiny_model, command, monkeypatch):
+    place = text.train / "folder"
+    monkeypatch.setattr("knn_ue.encoding.huggingface.HuggingFaceEncoder.encode", None)
+    model = tiny_model("bert", "text-classification")
+    fit = [model, *_data(text), "--task", "text", "--out", place]
+
+    result = run(command, *(fit if command == "fit" else [text.ue, "--test", text.test, "--report", place]))
+
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"knn-ue: {place} cannot be written, since {text.train} is a file: choose another folder\n",
+    )
+
+
+def test_a_folder_one_may_not_write_to_is_found_before_the_work(text, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("knn_ue.cli.places.os.access", lambda _path, _mode: False)  # root may write everywhere
+    model = tiny_model("bert", "text-classification")
+
+    result = run("fit", model, *_data(text), "--task", "text", "--out", tmp_path / "ue")
+
+    assert result.exit_code == 1
+    assert f"since {tmp_path} does not allow it: choose another folder" in result.stderr
+
+
+def test_fit_never_replaces_a_folder_of_other_files(text, tiny_model, tmp_path, monkeypatch):
+    (tmp_path / "thesis.tex").write_text("important")
+    monkeypatch.setattr("knn_ue.encoding.huggingface.HuggingFaceEncoder.encode", None)
+    model = tiny_model("bert", "text-classification")
+
+    result = run("fit", model, *_data(text), "--task", "text", "--out", tmp_path, "--overwrite")
+
+    assert result.exit_code == 1
+    assert "holds other files (thesis.tex and 0 more)" in result.stderr
+
+
+def test_predict_says_how_many_texts_it_cut(text, tmp_path):
+    source = write_rows(tmp_path / "input.jsonl", [{"text": "a film " * 5000}, {"text": "a film"}])
+    options = ["--input", source, "--output", tmp_path / "answers.jsonl", "--overwrite"]
+
+    shown = run("predict", text.ue, *options).stdout
+    data = json.loads(run("predict", text.ue, *options, "--json").stdout)
+
+    assert "1 texts cut at 32 sub-words" in shown
+    assert data["truncated"] == 1
+
+
+def test_evaluate_and_fit_say_how_many_texts_they_cut(text, tiny_model, tmp_path):
+    rows = [row | {"text": f"{row['text']} " * 50} for row in ROWS[TASKS["text"]](4)]
+    source = write_rows(tmp_path / "long.jsonl", rows)
+    model = tiny_model("bert", "text-classification")
+    options = ["--task", "text", "--neighbors", 2, "--out", tmp_path / "ue"]
+
+    evaluated = run("evaluate", text.ue, "--test", source)
+    fitted = run("fit", model, "--train", source, "--validation", text.validation, *options)
+
+    assert "note: 4 texts cut at 32 sub-words" in evaluated.stderr
+    assert "validation rows, 4 texts cut at 32 sub-words" in fitted.stdout
+
+
 def test_fit_asks_for_the_task_of_a_model_that_does_not_tell(text, tiny_model, tmp_path):
     result = run("fit", tiny_model("bert", "text-classification"), *_data(text), "--out", tmp_path / "new")
 
@@ -243,7 +303,7 @@ def test_a_method_without_neighbors_has_no_index_to_change(text, tiny_model, tmp
     result = run("index", "compact", ue)
 
     assert (result.exit_code, json.loads(run("index", "info", ue, "--json").stdout)["datastores"]) == (1, [])
-    assert "fit with knn-ue or knn-ue-no-label" in result.stderr
+    assert "with the method knn-ue, knn-ue-no-label or dac" in result.stderr
 
 
 def test_evaluate_writes_the_report_it_is_asked_for(text, tmp_path):

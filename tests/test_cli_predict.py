@@ -47,7 +47,7 @@ def expected(ue, source, tmp_path_factory) -> list[object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_an_interrupted_run_is_continued_to_the_same_answers(ue, source, expected, tmp_path, sent, code):
     output = tmp_path / "answers.jsonl"
     part = tmp_path / "answers.jsonl.part"
@@ -138,7 +138,7 @@ def test_what_was_answered_before_a_bad_line_is_kept_and_continued(ue, tmp_path)
 
     assert (failed.exit_code, resumed.exit_code, len(read_lines(output))) == (1, 0, 1100)
     assert "line 1101: a line must be one JSON object" in failed.stderr
-    assert "answers are kept in" in failed.stderr
+    assert "the answers are kept in" in failed.stderr
 
 
 def test_nothing_is_left_where_nothing_was_answered(ue, tmp_path):
@@ -163,7 +163,7 @@ def test_a_full_disk_is_one_sentence_and_the_answers_can_be_continued(ue, tmp_pa
     resumed = run("predict", ue, "--input", source, "--output", output, "--resume")
 
     assert (failed.exit_code, exists, resumed.exit_code, len(read_lines(output))) == (1, False, 0, 5)
-    assert "cannot be written (No space left on device): make room, then continue with --resume" in failed.stderr
+    assert "cannot be written (No space left on device): make room or choose another place; --resume" in failed.stderr
 
 
 def test_a_part_file_that_is_a_link_is_not_followed(ue, source, tmp_path):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from knn_ue import metrics
 from knn_ue.calibrators import (
     DensityAwareCalibration,
+    DensitySoftmax,
     KnnUE,
     MahalanobisScaling,
     SoftmaxResponse,
@@ -31,6 +32,7 @@ _LATER = {
 __all__ = [
     "Datastore",
     "DensityAwareCalibration",
+    "DensitySoftmax",
     "Evaluation",
     "IndexOptions",
     "InvalidInputError",

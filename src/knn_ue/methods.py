@@ -1,12 +1,14 @@
-"""The registry: a method's name -> how its calibrator is made from the training outputs."""
+"""The registry: a method's name -> how the model is trained and encoded, and how its calibrator is made."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from knn_ue.arrays import check_choice
 from knn_ue.calibrators import (
     DensityAwareCalibration,
+    DensitySoftmax,
     KnnUE,
     LogitScaling,
     MahalanobisScaling,
@@ -16,6 +18,12 @@ from knn_ue.calibrators import (
 from knn_ue.datastore import Datastore, IndexOptions
 from knn_ue.errors import StorageError
 from knn_ue.storage import kind_of
+from knn_ue.training.evidential import Evidential
+from knn_ue.training.label_smoothing import LabelSmoothing
+from knn_ue.training.method import TrainingMethod
+from knn_ue.training.posterior import Posterior
+from knn_ue.training.sngp import Sngp
+from knn_ue.training.spectral import SpectralTraining
 from knn_ue.types import Outputs
 
 
@@ -27,35 +35,82 @@ class Search:
     index: str | IndexOptions = "exact"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Method:
-    """One row of the registry."""
+    """One row of the registry: how the model is trained, how it is encoded, which calibrator reads the outputs.
+
+    `encoding` are the `EncodingOptions` the method cannot do without. The tasks are those of the training.
+    """
 
     calibrator: type[LogitScaling]
     make: Callable[[Outputs, Search], LogitScaling]
     summary: str
+    training: type[TrainingMethod] = TrainingMethod
+    encoding: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _softmax_of(training: type[TrainingMethod], summary: str, **encoding: Any) -> Method:
+    return Method(
+        calibrator=SoftmaxResponse,
+        make=lambda _train, _search: SoftmaxResponse(),
+        summary=summary,
+        training=training,
+        encoding=encoding,
+    )
+
+
+def _mahalanobis_of(training: type[TrainingMethod], summary: str, **encoding: Any) -> Method:
+    return Method(
+        calibrator=MahalanobisScaling,
+        make=lambda train, _search: MahalanobisScaling.from_training(train),
+        summary=summary,
+        training=training,
+        encoding=encoding,
+    )
 
 
 METHODS: dict[str, Method] = {
-    "softmax": Method(SoftmaxResponse, lambda _train, _search: SoftmaxResponse(), "the model's own softmax"),
-    "temperature": Method(TemperatureScaling, lambda _train, _search: TemperatureScaling(), "one temperature for all"),
-    "mahalanobis": Method(
-        MahalanobisScaling,
-        lambda train, _search: MahalanobisScaling.from_training(train),
-        "a temperature that grows with the distance to the nearest class mean",
+    "softmax": _softmax_of(TrainingMethod, "the model's own softmax"),
+    "temperature": Method(
+        calibrator=TemperatureScaling,
+        make=lambda _train, _search: TemperatureScaling(),
+        summary="one temperature for all",
+    ),
+    "label-smoothing": _softmax_of(LabelSmoothing, "the softmax of a model trained on softened labels"),
+    "mc-dropout": _softmax_of(TrainingMethod, "the mean over 20 passes with dropout", passes=20),
+    "sngp": _softmax_of(Sngp, "a Gaussian process as the last layer"),
+    "posterior": _softmax_of(Posterior, "a Dirichlet from the density of each class"),
+    "e-ner": _softmax_of(Evidential, "a Dirichlet from evidence, for tagging"),
+    "mdsn": _mahalanobis_of(
+        SpectralTraining,
+        "a temperature from the distance to the nearest class mean, in a network that keeps distances",
+        pooling="pooled",
+    ),
+    "mahalanobis": _mahalanobis_of(
+        TrainingMethod, "a temperature that grows with the distance to the nearest class mean"
+    ),
+    "density-softmax": Method(
+        calibrator=DensitySoftmax,
+        make=lambda train, _search: DensitySoftmax.from_training(train),
+        summary="a weight from the likelihood of the features under a flow",
     ),
     "dac": Method(
-        DensityAwareCalibration,
-        lambda train, search: DensityAwareCalibration.from_layers(
+        calibrator=DensityAwareCalibration,
+        make=lambda train, search: DensityAwareCalibration.from_layers(
             train, n_neighbors=search.n_neighbors, index=search.index
         ),
-        "a temperature that grows with the distance to the neighbors in every layer",
+        summary="a temperature that grows with the distance to the neighbors in every layer",
+        encoding={"all_layers": True},
     ),
     "knn-ue-no-label": Method(
-        KnnUE, lambda train, search: _knn(train, search, use_labels=False), "a weight from the neighbors' distances"
+        calibrator=KnnUE,
+        make=lambda train, search: _knn(train, search, use_labels=False),
+        summary="a weight from the neighbors' distances",
     ),
     "knn-ue": Method(
-        KnnUE, lambda train, search: _knn(train, search, use_labels=True), "a weight from distances and labels"
+        calibrator=KnnUE,
+        make=lambda train, search: _knn(train, search, use_labels=True),
+        summary="a weight from distances and labels",
     ),
 }
 

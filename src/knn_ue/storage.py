@@ -78,26 +78,24 @@ def write_folder(
     is called when no other writer can come between.
     """
     folder = Path(path)
-    with storage_errors(f"{folder} cannot be written", "what it held is unchanged"):
-        _make_folder(folder)
-        with locked(folder):
-            _refuse_foreign(folder)
-            if precondition is not None:
-                precondition()
-            generation = _next_generation(folder)
-            identity = identity or secrets.token_hex(16)
-            try:
-                meta = _write_parts(folder, generation, arrays, files or {}, folders or {}, journal)
-                meta |= {"format": FORMAT, "library": library_version(), "kind": kind, "identity": identity}
-                meta |= {"generation": generation, "options": options}
-                _commit(folder, generation, meta)
-            except BaseException:
-                if _committed_generation(folder) != generation:  # an interrupt may strike just after the commit
-                    _remove_ours(folder, lambda name: generation in name)
-                raise
-            kept = {entry["name"] for group in ("files", "folders") for entry in meta[group].values()}
-            kept.add(_journal_path(folder, generation).name)
-            _remove_ours(folder, lambda name: name not in kept)
+    with storage_errors(f"{folder} cannot be written", "what it held is unchanged"), made(folder), locked(folder):
+        check_replaceable(folder)
+        if precondition is not None:
+            precondition()
+        generation = _next_generation(folder)
+        identity = identity or secrets.token_hex(16)
+        try:
+            meta = _write_parts(folder, generation, arrays, files or {}, folders or {}, journal)
+            meta |= {"format": FORMAT, "library": library_version(), "kind": kind, "identity": identity}
+            meta |= {"generation": generation, "options": options}
+            _commit(folder, generation, meta)
+        except BaseException:
+            if _committed_generation(folder) != generation:  # an interrupt may strike just after the commit
+                _remove_ours(folder, lambda name: generation in name)
+            raise
+        kept = {entry["name"] for group in ("files", "folders") for entry in meta[group].values()}
+        kept.add(_journal_path(folder, generation).name)
+        _remove_ours(folder, lambda name: name not in kept)
     return identity
 
 
@@ -159,6 +157,39 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """Make the folder and its parents if need be; if the block fails, those that are new and empty go again."""
+    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for path in new:
+            with suppress(PermissionError):  # one may write to a folder that one may not open
+                _sync_folder(path.parent)
+        yield
+    except BaseException:
+        for path in new:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise unless the folder is empty, one of ours, or what a crash of ours left."""
+    if os.path.lexists(folder / _META):
+        try:
+            _read_meta(folder)
+        except StorageError as error:
+            raise StorageError(f"{error}; nothing was written, choose another folder or empty this one") from None
+        return
+    strangers = sorted(entry.name for entry in folder.iterdir() if not _OUR_NAME.fullmatch(entry.name))
+    if strangers:
+        raise StorageError(
+            f"{folder} holds other files ({strangers[0]} and {len(strangers) - 1} more) and no {_META}: "
+            "choose a new or empty folder"
+        )
 
 
 def library_version() -> str:
@@ -233,29 +264,6 @@ def _committed_generation(folder: Path) -> str | None:
         return generation_of(folder)
     except StorageError:
         return None
-
-
-def _make_folder(folder: Path) -> None:
-    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in new:
-        with suppress(PermissionError):  # one may write to a folder that one may not open
-            _sync_folder(path.parent)
-
-
-def _refuse_foreign(folder: Path) -> None:
-    if os.path.lexists(folder / _META):
-        try:
-            _read_meta(folder)
-        except StorageError as error:
-            raise StorageError(f"{error}; nothing was written, choose another folder or empty this one") from None
-        return
-    strangers = sorted(entry.name for entry in folder.iterdir() if not _OUR_NAME.fullmatch(entry.name))
-    if strangers:
-        raise StorageError(
-            f"{folder} holds other files ({strangers[0]} and {len(strangers) - 1} more) and no {_META}: "
-            "choose a new or empty folder"
-        )
 
 
 def _next_generation(folder: Path) -> str:

@@ -202,3 +202,15 @@ def test_a_query_near_zero_is_answered_alone_as_in_company(rows):
 def test_a_store_of_vanishing_vectors_is_refused():
     with pytest.raises(InvalidInputError, match=r"features must have lengths between 1e-15 and 3e\+18"):
         Datastore.build(np.full((3, 2), 1e-20), [0, 1, 2])
+
+
+def test_what_changes_a_detached_store_changes_neither_the_original_nor_its_folder(tmp_path):
+    Datastore.build([[0.0, 0.0], [3.0, 4.0]], [0, 1], texts=["origin", "far"]).save(tmp_path / "store")
+    original = Datastore.load(tmp_path / "store")
+
+    detached = original.detached()
+    added = detached.add([[1.0, 1.0]], [1], texts=["new"])
+    detached.remove([0])
+
+    assert (detached.path, detached.ids.tolist(), detached.texts_of(added)) == (None, [1, 2], ["new"])
+    assert original.ids.tolist() == Datastore.load(tmp_path / "store").ids.tolist() == [0, 1]

@@ -24,6 +24,15 @@ def no_file_longer_than(n_bytes):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+def test_a_save_that_fails_leaves_no_empty_folder_where_there_was_none(tmp_path):
+    large = Datastore.build(np.random.default_rng(0).normal(size=(300, 40)), np.arange(300))
+
+    with no_file_longer_than(20_000), pytest.raises(StorageError, match="cannot be written"):
+        large.save(tmp_path / "new" / "store")
+
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("index", ["exact", "IVF4,Flat", "HNSW8"])
 def test_a_save_that_fails_leaves_the_old_store_and_no_litter(index, saved):
     before = sorted(saved.iterdir())

@@ -212,7 +212,6 @@ def test_an_empty_text_gets_its_row(tiny_model, family):
     ("options", "message"),
     [
         ({"layer": 5}, "layer=5 does not exist: the model has layers 1 to 4"),
-        ({"max_length": 500}, "max_length=500 exceeds the 32 positions of the model"),
         ({"max_length": 2}, "max_length=2 leaves no room beside the special tokens"),
         ({"pooling": "max"}, "pooling must be one of 'cls', 'mean', 'pooled', got 'max'"),
         ({"pooling": "pooled", "layer": 1}, "layer=1 means nothing"),
@@ -229,6 +228,15 @@ def test_an_impossible_option_is_refused(tiny_model, options, message):
 def test_a_device_that_cannot_be_used_is_named(name):
     with pytest.raises(InvalidInputError, match=f"device '{name}' cannot be used here"):
         find_device(name)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_model_reads_no_more_than_its_positions_whatever_is_asked(tiny_model, family):
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[0]), TASKS[0], max_length=500)
+
+    encoder.encode(["a film " * 100])
+
+    assert (encoder.options.max_length, encoder.n_truncated) == (32, 1)
 
 
 def test_mean_pooling_of_words_is_refused(tiny_model):

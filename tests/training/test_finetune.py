@@ -12,7 +12,7 @@ from knn_ue.training import TrainingOptions
 from knn_ue.training.finetune import finetune
 from knn_ue.training.folder import read_record
 from knn_ue.training.labels import score_outputs
-from knn_ue.training.method import TrainingMethod, cross_entropy
+from knn_ue.training.method import TrainingMethod
 from tiny_models import CLASS_NAMES, FAMILIES, ROWS, TASKS, save_tiny_model, text_rows
 
 torch = pytest.importorskip("torch")
@@ -158,6 +158,12 @@ def test_the_folder_is_a_plain_hugging_face_model(start, tmp_path):
     assert tokenizer.model_max_length == 32
 
 
+def test_the_fast_preset_fits_a_model_that_reads_less_than_it_asks_for(start, tmp_path):
+    train(start, tmp_path / "model", options=TrainingOptions.fast(max_steps=2))
+
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "model").model_max_length == 32
+
+
 def test_nothing_but_the_model_is_written(start, tmp_path):
     train(start, tmp_path / "model")
 
@@ -237,20 +243,25 @@ def test_a_full_disk_leaves_nothing_behind(start, tmp_path, monkeypatch):
 
 
 def test_a_loss_that_explodes_says_what_to_lower(start, tmp_path):
-    method = TrainingMethod(loss=lambda logits, labels, done: cross_entropy(logits, labels, done) * float("inf"))
+    class Exploding(TrainingMethod):
+        def loss(self, answers, labels, done):
+            return super().loss(answers, labels, done) * float("inf")
 
     with pytest.raises(InvalidInputError, match=r"the training loss became inf at step 1: lower learning_rate=0\.01"):
-        train(start, tmp_path / "model", method=method)
+        train(start, tmp_path / "model", method=Exploding())
 
 
 def test_a_loss_sees_labelled_rows_only_and_how_far_training_is(start, tmp_path):
     seen = []
 
-    def loss(logits, labels, done):
-        seen.append((logits.shape, labels.shape, done))
-        return cross_entropy(logits, labels, done)
+    class Watched(TrainingMethod):
+        name = "mine"
 
-    train(start, tmp_path / "model", task=TAGGING, method=TrainingMethod(name="mine", loss=loss))
+        def loss(self, answers, labels, done):
+            seen.append((answers.shape, labels.shape, done))
+            return super().loss(answers, labels, done)
+
+    train(start, tmp_path / "model", task=TAGGING, method=Watched())
 
     # Eight sentences of eight words, whatever the number of sub-words.
     assert seen == [((64, 5), (64,), step / 3) for step in range(3)]
@@ -260,12 +271,13 @@ def test_a_loss_sees_labelled_rows_only_and_how_far_training_is(start, tmp_path)
 def test_a_long_sentence_is_learned_from_in_windows(start, tmp_path):
     labels = []
 
-    def loss(logits, found, done):
-        labels.append(len(found))
-        return cross_entropy(logits, found, done)
+    class Watched(TrainingMethod):
+        def loss(self, answers, found, done):
+            labels.append(len(found))
+            return super().loss(answers, found, done)
 
     rows = [{"tokens": ["Ada", "went"] * 50, "tags": ["B-PER", "O"] * 50}]
-    train(start, tmp_path / "model", task=TAGGING, rows=rows, validation=rows, method=TrainingMethod(loss=loss))
+    train(start, tmp_path / "model", task=TAGGING, rows=rows, validation=rows, method=Watched())
 
     assert labels == [100, 100, 100]
 

@@ -32,9 +32,12 @@ class DensityAwareCalibration(LogitScaling):
 
     @classmethod
     def from_layers(cls, train: Outputs, *, n_neighbors: int = 32, index: str | IndexOptions = "exact") -> Self:
-        """Build one datastore for each layer of labelled training outputs."""
+        """Build one datastore for each layer of labelled training outputs; the last one also holds the texts."""
         labels = train.require_labels("DensityAwareCalibration.from_layers")
-        stores = [Datastore.build(layer, labels, index=index) for layer in _layers_of(train)]
+        *lower, last = _layers_of(train)
+        texts = None if train.texts is None else list(train.texts)
+        stores = [Datastore.build(layer, labels, index=index) for layer in lower]
+        stores.append(Datastore.build(last, labels, texts=texts, index=index))
         return cls(stores, n_neighbors=n_neighbors)
 
     def _fit(self, validation: Outputs) -> None:

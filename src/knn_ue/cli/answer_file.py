@@ -45,7 +45,8 @@ class AnswerFile:
     def open(self, *, resume: bool) -> Iterator[BinaryIO]:
         """Yield the part file at its end; if the block ends well it becomes the output, else it stays for --resume."""
         failure = f"{self.output} cannot be written"
-        with storage_errors(failure, "make room, then continue with --resume"), self.part.open("a+b") as file:
+        way_out = "make room or choose another place; --resume continues what is kept"
+        with storage_errors(failure, way_out), self.part.open("a+b") as file:
             self._lock(file)
             try:
                 if not resume:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knn_ue.cli.display import print_evaluation, progress_bars, say
+from knn_ue.cli.display import cut_note, print_evaluation, progress_bars, say
 from knn_ue.cli.options import AsJson, Device, Ue
+from knn_ue.cli.places import check_writable
 
 if TYPE_CHECKING:
     from knn_ue.calibrators import LogitScaling
@@ -39,6 +40,8 @@ def evaluate(
     from knn_ue.report import build_report
     from knn_ue.report import evaluate as measure
 
+    if report is not None:
+        check_writable(report)
     pipe = UncertaintyPipeline.load(ue, device=device)
     # All files are read before the model sees a row: a bad line is found at once.
     tested = labelled_examples(test, pipe.task, pipe.class_names, name="test")
@@ -58,6 +61,8 @@ def evaluate(
             )
             for name, (examples, reason) in others.items()
         }
+    if cut := cut_note(pipe.encoder):
+        say(f"note: {cut.removeprefix(', ')}")
     calibrators = _calibrators(pipe)
     if report is None:
         evaluation = measure(calibrators, outputs, out_of_domain=elsewhere or None, n_bootstrap=bootstrap or 0)

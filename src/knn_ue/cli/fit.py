@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knn_ue.cli.display import progress_bars, say
+from knn_ue.cli.display import cut_note, progress_bars, say
 from knn_ue.cli.options import AsJson, Device, Method, Overwrite, TaskName, TrainRows
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.cli.places import check_ue_folder
+from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from knn_ue.data import Task
@@ -42,8 +43,7 @@ def fit(
     """
     from knn_ue.pipeline import UncertaintyPipeline
 
-    if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
-        raise StorageError(f"{out} already exists: pass --overwrite or choose another folder")
+    check_ue_folder(out, overwrite=overwrite)
     pipe = UncertaintyPipeline.from_pretrained(model, task.task if task else _task_of(model), device=device)
     with progress_bars() as progress, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no threshold is known")  # said below
@@ -61,11 +61,12 @@ def fit(
     threshold = pipe.threshold_
     if as_json:
         done: dict[str, Any] = {"ue": str(out), "method": method, "task": pipe.task, "labels": list(pipe.class_names)}
-        done["n_validation"] = len(pipe.validation_)
+        done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
-    typer.echo(f"{out}: {method} for {pipe.task}, fitted on {len(pipe.validation_)} validation rows")
+    cut = cut_note(pipe.encoder)
+    typer.echo(f"{out}: {method} for {pipe.task}, fitted on {len(pipe.validation_)} validation rows{cut}")
     if threshold is not None:
         typer.echo(f"{threshold}{'' if threshold.found else '; every answer will be an abstention'}")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")

@@ -12,8 +12,11 @@ from knn_ue.cli.options import AsJson, Device, Ue
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from knn_ue.calibrators import LogitScaling
+    from collections.abc import Callable
+
     from knn_ue.datastore import Datastore
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.types import Outputs
 
 index_app = typer.Typer(
     no_args_is_help=True,
@@ -72,20 +75,16 @@ def add(
 
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """
-    from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.rows import labelled_examples
+    if _is_layered(ue):
+        from knn_ue.pipeline.layers import change_layers
 
-    pipe = UncertaintyPipeline.load(ue, device=device)
-    store = _changeable(pipe.calibrator_)
-    examples = labelled_examples(input_rows, pipe.task, pipe.class_names, name="new")
-    with progress_bars() as progress:
-        outputs = pipe.encoder.encode(examples, progress=lambda done, total: progress("encoding", done, total))
-    features, labels = outputs.require_features("index add"), outputs.require_labels("index add")
-    ids = store.add(features, labels, texts=list(outputs.texts or ()))
-    if as_json:
-        typer.echo(json.dumps({"ids": ids.tolist(), "examples": len(store)}))
+        ids, n_stored = change_layers(ue, lambda pipe, stores: _add_to_layers(pipe, stores, input_rows), device=device)
     else:
-        typer.echo(f"added {len(ids)} examples with the ids {ids[0]} to {ids[-1]}: {len(store)} are stored")
+        ids, n_stored = _add_to_one(ue, input_rows, device)
+    if as_json:
+        typer.echo(json.dumps({"ids": ids, "examples": n_stored}))
+    else:
+        typer.echo(f"added {len(ids)} examples with the ids {ids[0]} to {ids[-1]}: {n_stored} are stored")
 
 
 @index_app.command()
@@ -99,8 +98,7 @@ def remove(
     Example: [bold]knn-ue index remove ue --ids 17,40-42[/bold]
     """
     wanted = _ids(ids)
-    (store,) = _changeable_stores(ue)
-    store.remove(wanted)
+    store = _change_each(ue, lambda store: store.remove(wanted))
     if as_json:
         typer.echo(json.dumps({"removed": wanted, "examples": len(store)}))
     else:
@@ -113,10 +111,9 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
 
     Example: [bold]knn-ue index compact ue[/bold]
     """
-    (store,) = _changeable_stores(ue)
-    before = _size(store.path)
-    store.compact()
-    after = _size(store.path)
+    before = _size_of_stores(ue)
+    store = _change_each(ue, lambda store: store.compact())
+    after = _size_of_stores(ue)
     if as_json:
         typer.echo(json.dumps({"examples": len(store), "bytes_before": before, "bytes": after}))
     else:
@@ -134,33 +131,73 @@ def _stores(ue: Path) -> "list[Datastore]":
     if kind == "datastore":
         return [Datastore.load(ue)]
     calibrator = load_calibrator(read_folder(ue).folders["calibrator"] if kind == "pipeline" else ue)
+    found: list[Any] = []
     if isinstance(calibrator, KnnUE):
-        return [_changeable(calibrator)]
-    if isinstance(calibrator, DensityAwareCalibration):
-        return [store for store in calibrator.stores if isinstance(store, Datastore)]
-    return []
+        found = [calibrator.store]
+    elif isinstance(calibrator, DensityAwareCalibration):
+        found = list(calibrator.stores)
+    return [store for store in found if isinstance(store, Datastore)]
 
 
-def _changeable_stores(ue: Path) -> "list[Datastore]":
-    stores = _stores(ue)
+def _is_layered(ue: Path) -> bool:
+    """Say whether the folder keeps a datastore for each layer, which must change together."""
+    from knn_ue.calibrators import DensityAwareCalibration
+    from knn_ue.storage import kind_of, read_folder
+
+    return kind_of(ue) == "pipeline" and read_folder(ue).options["method"] == DensityAwareCalibration.kind
+
+
+def _change_each(ue: Path, change: "Callable[[Datastore], None]") -> "Datastore":
+    """Change the one datastore of a folder, or those of all layers, and return the one whose neighbors are shown."""
+    if not _is_layered(ue):
+        store = _only_store(_stores(ue))
+        change(store)
+        return store
+    from knn_ue.pipeline.layers import change_layers
+
+    def change_all(_pipe: "UncertaintyPipeline", stores: "list[Datastore]") -> "Datastore":
+        for store in stores:
+            change(store)
+        return stores[-1]
+
+    return change_layers(ue, change_all)
+
+
+def _only_store(stores: "list[Datastore]") -> "Datastore":
     if len(stores) != 1:
-        raise _unchangeable(len(stores))
-    return stores
+        raise InvalidInputError(
+            f"a folder must have one datastore, or one for each layer and their model, this one has {len(stores)}: "
+            "name the folder that knn-ue fit wrote with the method knn-ue, knn-ue-no-label or dac"
+        )
+    return stores[0]
 
 
-def _changeable(calibrator: "LogitScaling") -> "Datastore":
-    from knn_ue.calibrators import KnnUE
-    from knn_ue.datastore import Datastore
+def _add_to_one(ue: Path, input_rows: str, device: str) -> tuple[list[int], int]:
+    from knn_ue.pipeline import UncertaintyPipeline
 
-    if not isinstance(calibrator, KnnUE) or not isinstance(calibrator.store, Datastore):
-        raise _unchangeable(len(getattr(calibrator, "stores", ())))
-    return calibrator.store
+    store = _only_store(_stores(ue))
+    outputs = _encoded(UncertaintyPipeline.load(ue, device=device), input_rows)
+    features, labels = outputs.require_features("index add"), outputs.require_labels("index add")
+    ids = store.add(features, labels, texts=list(outputs.texts or ()))
+    return ids.tolist(), len(store)
 
 
-def _unchangeable(n_stores: int) -> InvalidInputError:
-    return InvalidInputError(
-        f"only a folder with one datastore can be changed, this one has {n_stores}: fit with knn-ue or knn-ue-no-label"
-    )
+def _add_to_layers(pipe: "UncertaintyPipeline", stores: "list[Datastore]", input_rows: str) -> tuple[list[int], int]:
+    outputs = _encoded(pipe, input_rows)
+    labels = outputs.require_labels("index add")
+    *lower, last = outputs.layers or ()
+    for store, layer in zip(stores[:-1], lower, strict=True):
+        store.add(layer, labels)
+    ids = stores[-1].add(last, labels, texts=list(outputs.texts or ()))
+    return ids.tolist(), len(stores[-1])
+
+
+def _encoded(pipe: "UncertaintyPipeline", input_rows: str) -> "Outputs":
+    from knn_ue.pipeline.rows import labelled_examples
+
+    examples = labelled_examples(input_rows, pipe.task, pipe.class_names, name="new")
+    with progress_bars() as progress:
+        return pipe.encoder.encode(examples, progress=lambda done, total: progress("encoding", done, total))
 
 
 def _ids(text: str) -> list[int]:
@@ -171,6 +208,10 @@ def _ids(text: str) -> list[int]:
             raise typer.BadParameter(f"{part!r} is not an id: write 1,2 or 5-9", param_hint="--ids")
         found += range(int(match[1]), int(match[2] or match[1]) + 1)
     return found
+
+
+def _size_of_stores(ue: Path) -> int:
+    return sum(_size(store.path) for store in _stores(ue))
 
 
 def _size(folder: Path | None) -> int:

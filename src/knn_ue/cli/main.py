@@ -12,6 +12,7 @@ from knn_ue.cli.explain import explain
 from knn_ue.cli.fit import fit
 from knn_ue.cli.index import index_app
 from knn_ue.cli.predict import predict
+from knn_ue.cli.signals import exit_code, sigterm_raises
 from knn_ue.cli.train import train
 from knn_ue.errors import KnnUeError
 
@@ -21,13 +22,14 @@ class _OneSentence(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with sigterm_raises():
+                return super().invoke(ctx)
         except KnnUeError as error:
             typer.echo(f"knn-ue: {error}", err=True)
             raise typer.Exit(1) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             typer.echo("knn-ue: interrupted", err=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(exit_code(stop)) from None
         except OSError as error:
             if error.errno is None or error.errno == errno.EPIPE:  # a closed pipe is typer's to handle
                 raise
@@ -67,7 +69,8 @@ def main(
 
     Data (F) is JSON lines, CSV/TSV or CoNLL columns, each also .gz, or a source: vader:movies, hub:owner/name:split.
 
-    Exit codes: 0 fine, 1 something is wrong with data or disk (one sentence says what), 2 usage, 130 Ctrl-C.
+    Exit codes: 0 fine, 1 something is wrong with data or disk (one sentence says what), 2 usage, 130 Ctrl-C,
+    143 SIGTERM.
     """
 
 

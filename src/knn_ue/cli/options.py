@@ -43,7 +43,13 @@ def _share(value: float | None) -> float | None:
 Ue = Annotated[Path, typer.Argument(metavar="UE", help="A folder that [bold]knn-ue fit[/bold] wrote.")]
 TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="The labelled texts to learn from.")]
 Method = Annotated[
-    str, typer.Option("--method", metavar="NAME", callback=_known_method, help="softmax, temperature, dac, knn-ue, ...")
+    str,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        callback=_known_method,
+        help="softmax, temperature, mahalanobis, dac, knn-ue-no-label or knn-ue.",
+    ),
 ]
 Device = Annotated[str, typer.Option(metavar="D", help="auto (a GPU if there is one), cpu, cuda, cuda:1, ...")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for machines.")]

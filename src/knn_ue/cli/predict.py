@@ -5,11 +5,11 @@ import time
 from collections.abc import Iterator
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from knn_ue.cli.display import progress_bars, say
+from knn_ue.cli.display import cut_note, progress_bars, say
 from knn_ue.cli.options import AbstainBelow, AsJson, Device, Overwrite, Top, Ue
 from knn_ue.errors import InvalidInputError
 
@@ -49,23 +49,31 @@ def predict(
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
     rows = read_rows(input_rows, pipe.task, labelled=False)
+    n_cut = 0
     try:
         with answers.open(resume=resume) as file:
             if resume:
                 _continue(answers, file, rows, pipe, abstain_below, top)
-            n_resumed = answers.n_lines
+            n_resumed, n_cut = answers.n_lines, pipe.encoder.n_truncated  # the row asked twice counts once
             _write_all(answers, file, rows, pipe, abstain_below, top)
     except BaseException:
         if answers.part.exists():
-            say(f"knn-ue: {answers.n_lines} answers are kept in {answers.part}: continue with --resume")
+            say(f"knn-ue: the answers are kept in {answers.part}: continue with --resume")
         raise
     if as_json:
-        done = {"output": str(output), "rows": answers.n_lines, "resumed": n_resumed, "abstained": answers.n_abstained}
+        done: dict[str, Any] = {
+            "output": str(output),
+            "rows": answers.n_lines,
+            "resumed": n_resumed,
+            "abstained": answers.n_abstained,
+        }
+        done["truncated"] = pipe.encoder.n_truncated - n_cut
         typer.echo(json.dumps(done | {"seconds": round(time.monotonic() - began, 1)}, ensure_ascii=False))
         return
     kept = f" ({n_resumed} of them from before)" if n_resumed else ""
+    cut = cut_note(pipe.encoder, before=n_cut)
     seconds = time.monotonic() - began
-    typer.echo(f"{output}: {answers.n_lines} answers{kept}, {answers.n_abstained} abstentions, {seconds:.1f} s")
+    typer.echo(f"{output}: {answers.n_lines} answers{kept}, {answers.n_abstained} abstentions{cut}, {seconds:.1f} s")
 
 
 def _continue(

@@ -24,7 +24,7 @@ def train(
     train_rows: TrainRows,
     validation: Annotated[str, typer.Option(metavar="F", help="Labelled texts that decide when to stop.")],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The folder to write.")],
-    _method: Method = "knn-ue",
+    method: Method = "knn-ue",
     fast: Annotated[
         bool, typer.Option("--fast", help="For CPUs: half the layers frozen, higher learning rate.")
     ] = False,
@@ -34,6 +34,10 @@ def train(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Texts a step; 32.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="1e-5, or 2e-4 with --fast.")] = None,
     max_length: Annotated[int | None, typer.Option(min=3, help="Sub-words a text; longer ones are cut.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="An option of the method, such as bound=0.9; repeatable."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same model on a CPU.")] = 0,
     all_validation: Annotated[
         bool, typer.Option("--all-validation", help="Stop by all validation rows; voids fit --target-risk on them.")
@@ -45,11 +49,13 @@ def train(
 
     One half of the validation rows decides when to stop. The other half is left untouched, so that
     [bold]knn-ue fit --target-risk[/bold] may choose its threshold on rows that nothing has seen.
-    All methods so far train the model alike.
+    Some methods train the model in their own way (label-smoothing, sngp, posterior, mdsn, e-ner); all others share the
+    plain one, so that one model serves them all.
 
     Example: [bold]knn-ue train --task text --encoder minilm --train a.csv --validation b.csv --out model --fast[/bold]
     """
     from knn_ue.data import read_rows
+    from knn_ue.methods import METHODS
     from knn_ue.training import TrainingOptions
     from knn_ue.training.finetune import finetune
 
@@ -68,6 +74,7 @@ def train(
             encoder=_encoder(encoder),
             out=out,
             options=options,
+            method=METHODS[method].training().with_options(_settings(settings or [])),
             device=device,
             overwrite=overwrite,
             on_progress=_Live(bars, options),
@@ -80,7 +87,10 @@ def train(
         f"{out}: {len(result.class_names)} classes, {result.metric} {100 * result.best:.1f} % on {result.n_validation} "
         f"validation rows, learned from {result.n_train} rows{cut} in {result.n_steps} steps and {result.seconds:.0f} s"
     )
-    say(f"next: knn-ue fit {out} --train {train_rows} --validation {validation} --out ue")
+    if len(result.candidates) > 1:
+        for candidate in result.candidates:
+            say("tried " + ", ".join(f"{name} {value:.4g}" for name, value in candidate.items()))
+    say(f"next: knn-ue fit {out} --train {train_rows} --validation {validation} --out ue --method {method}")
 
 
 class _Live:
@@ -91,11 +101,20 @@ class _Live:
         self._epochs = options.epochs
 
     def __call__(self, now: "TrainingProgress") -> None:
-        self._bars("training", now.step, now.total_steps)
+        name = "training" if now.n_candidates == 1 else f"training {now.candidate} of {now.n_candidates}"
+        self._bars(name, now.step, now.total_steps)
         if now.scores is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in now.scores.items())
             learned = "" if now.loss is None else f"training loss {now.loss:.3f}, "
             say(f"epoch {now.epoch:.3g} of at most {self._epochs}: {learned}validation {shown}")
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    parted = [text.partition("=") for text in given]
+    for text, (name, sign, value) in zip(given, parted, strict=True):
+        if not (name and sign and value):
+            raise typer.BadParameter(f"--set takes NAME=VALUE, such as bound=0.9, got {text!r}")
+    return {name.strip().replace("-", "_"): value.strip() for name, _, value in parted}
 
 
 def _first_half(rows: "list[Row]") -> "list[Row]":

@@ -124,5 +124,5 @@ def _strings(record: Record, key: str, place: Place) -> tuple[str, ...]:
 def _value(record: Record, key: str, place: Place) -> Any:
     if record.get(key) is None:
         rule = f"{key} must not be null" if key in record else f"the key {key!r} is missing"
-        raise place.error(rule, sorted(map(str, record)), "add it, or remove the row")
+        raise place.error(rule, sorted(map(str, record)), "add it, remove the row, or check the task")
     return record[key]

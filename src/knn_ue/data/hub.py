@@ -11,6 +11,7 @@ from knn_ue.data.lines import Place, shorten
 from knn_ue.data.rows import Row, Task, at_least_one
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError, require
+from knn_ue.hub_access import cache_only_if_unreachable
 
 Unlabelled = Literal["refuse", "drop"]
 
@@ -95,7 +96,8 @@ def load_split(name: HubName) -> Any:
     import datasets
 
     try:
-        return datasets.load_dataset(name.dataset, name.config, split=name.split)
+        with cache_only_if_unreachable():
+            return datasets.load_dataset(name.dataset, name.config, split=name.split)
     except Exception as error:  # the library raises anything from ValueError to errors of its HTTP client
         reason = re.sub(r"\w+://\S+", "...", str(error).strip().split("\n")[0])[:200]
         raise InvalidInputError(

@@ -1,6 +1,7 @@
 """Datastore: the training examples' features and labels, searchable, growing, and safe on disk."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import RLock
@@ -209,6 +210,13 @@ class Datastore:
                 self.compact()
                 return state.stored.identity
             return self._write(path, self._compacted(state) if state.has_changes else state.base)
+
+    def detached(self) -> "Datastore":
+        """Return a store of the same examples that writes to no folder: what changes it leaves this one as it is."""
+        store = copy(self)
+        store._lock = RLock()
+        store._state = replace(self._state, stored=None, journal=None)
+        return store
 
     @classmethod
     def load(cls, path: str | Path, *, identity: str | None = None) -> "Datastore":

@@ -1,8 +1,9 @@
 """Any Hugging Face text or token classifier -> Outputs. The only encoder file that imports torch or transformers."""
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import chain
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from knn_ue.arrays import check_choice
+from knn_ue.encoding.heads import attach_head, head_of, saved_head
 from knn_ue.encoding.inputs import TASKS, Example, Task, all_labelled, class_numbers, read_windows
 from knn_ue.encoding.inspection import (
     captured_input,
@@ -23,9 +25,11 @@ from knn_ue.encoding.inspection import (
     max_length_of,
 )
 from knn_ue.encoding.options import EncodingOptions, Pooling
+from knn_ue.encoding.passes import log_mean_probs
 from knn_ue.encoding.pieces import Piece, batches_by_length, make_pieces, pad_pieces, padding_of
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, require
+from knn_ue.hub_access import cache_only_if_unreachable
 from knn_ue.types import Outputs
 
 Progress = Callable[[int, int | None], None]
@@ -35,6 +39,19 @@ Arrays = dict[str, npt.NDArray[Any]]
 _READ_AHEAD = 32
 # Their tokenizers see a word at the start of a text and inside it as two different things.
 _NEEDS_PREFIX_SPACE = {"roberta", "deberta", "gpt2", "bloom", "longformer", "bart", "modernbert"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """A padded batch on the model's device; row i is read at position `where[i]` of sequence `which[i]`.
+
+    `seed` comes from the texts, so that dropout drawn with it gives the same texts the same answer.
+    """
+
+    inputs: dict[str, Any]
+    which: Any
+    where: Any
+    seed: int
 
 
 class HuggingFaceEncoder:
@@ -60,7 +77,8 @@ class HuggingFaceEncoder:
         self.class_names = class_names_of(model.config)
         self.n_encoded = 0  # rows read since this encoder was made
         self.n_truncated = 0  # how many of them were cut at max_length
-        self._head = last_linear(model) if options.pooling == "pooled" else None
+        self._head = head_of(model)
+        self._last = last_linear(model) if options.pooling == "pooled" and self._head is None else None
         self.accepted_inputs = frozenset(signature(model.forward).parameters)
         check_layer(model.config, options.layer)
 
@@ -82,6 +100,7 @@ class HuggingFaceEncoder:
         max_length: int | None = None,
         batch_size: int = 32,
         context_words: int = 4,
+        passes: int = 1,
         trust_remote_code: bool = False,
     ) -> Self:
         """Load a classifier from a folder or the hub; `device` is "auto" (a GPU if there is one), "cpu", "cuda", ..."""
@@ -92,6 +111,7 @@ class HuggingFaceEncoder:
             max_length=max_length,
             batch_size=batch_size,
             context_words=context_words,
+            passes=passes,
         )
         place = find_device(device)
         tokenizer = load_tokenizer(path, task, trust_remote_code=trust_remote_code)
@@ -168,38 +188,73 @@ class HuggingFaceEncoder:
             yield 1.0
 
     def forward(self, batch: Sequence[Piece]) -> Arrays:
-        """Run the model once on padded pieces; return `features`, `logits` and `layers.<i>`, one row a position."""
+        """Run the model on padded pieces; return `features`, `logits` and `layers.<i>`, one row a position."""
+        import torch
+
+        ready = self._prepare(batch)
+        self.model.eval()
+        with torch.inference_mode():
+            with captured_input(self._last) as captured:
+                result = self.model(**ready.inputs, output_hidden_states=True)
+            hidden = result.hidden_states
+            if self._head is not None:
+                captured = [self._head.hidden(self._at_rows(result.logits, ready))]
+            pooled = self.options.pooling == "pooled"
+            arrays = {"features": self._at_rows(captured[0] if pooled else hidden[self.options.layer], ready)}
+            if self.options.all_layers:
+                arrays |= {f"layers.{number}": self._at_rows(states, ready) for number, states in enumerate(hidden[1:])}
+            arrays["logits"] = self._logits(result, ready)
+            if self.options.passes > 1:
+                arrays["logits"] = log_mean_probs(
+                    self.model,
+                    lambda: self._logits(self.model(**ready.inputs), ready),
+                    passes=self.options.passes,
+                    seed=ready.seed,
+                )
+        return {name: values.float().cpu().numpy() for name, values in arrays.items()}
+
+    def head_inputs(self, pieces: Sequence[Piece]) -> Iterator[Any]:
+        """Yield what the head's last layer reads of the pieces, a batch (rows, width) at a time, without dropout."""
+        import torch
+
+        assert self._head is not None
+        self.model.eval()
+        for batch in batches_by_length(pieces, self.options.batch_size):
+            ready = self._prepare(batch)
+            with torch.inference_mode():
+                yield self._head.hidden(self._at_rows(self.model(**ready.inputs).logits, ready))
+
+    def _prepare(self, batch: Sequence[Piece]) -> _Ready:
         import torch
 
         device = self.device
         padded = pad_pieces(batch, padding_of(self.tokenizer))
-        inputs = {k: torch.from_numpy(v).to(device) for k, v in padded.items() if k in self.accepted_inputs}
-        which = torch.from_numpy(np.repeat(np.arange(len(batch)), [len(piece.rows) for piece in batch])).to(device)
-        where = torch.from_numpy(np.concatenate([piece.positions for piece in batch])).to(device)
-        self.model.eval()
-        with torch.inference_mode(), captured_input(self._head) as captured:
-            result = self.model(**inputs, output_hidden_states=True)
-        hidden = result.hidden_states
+        which = np.repeat(np.arange(len(batch)), [len(piece.rows) for piece in batch])
+        where = np.concatenate([piece.positions for piece in batch])
+        return _Ready(
+            inputs={k: torch.from_numpy(v).to(device) for k, v in padded.items() if k in self.accepted_inputs},
+            which=torch.from_numpy(which).to(device),
+            where=torch.from_numpy(where).to(device),
+            seed=zlib.crc32(padded["input_ids"].tobytes()),
+        )
 
-        def at_rows(states: Any) -> npt.NDArray[Any]:
-            if states.ndim == 3 and self.options.pooling == "mean":
-                mask = inputs["attention_mask"][:, :, None].to(states.dtype)
-                states = (states * mask).sum(dim=1) / mask.sum(dim=1)
-            elif states.ndim == 3:
-                states = states[which, where]
-            values: npt.NDArray[Any] = states.float().cpu().numpy()
-            return values
+    def _logits(self, result: Any, ready: _Ready) -> Any:
+        rows = self._at_rows(result.logits, ready)
+        return rows if self._head is None else self._head.logits(self._head.hidden(rows))
 
-        tagging = self.task == "token-classification"
-        arrays = {"logits": (result.logits[which, where] if tagging else result.logits).float().cpu().numpy()}
-        arrays["features"] = at_rows(captured[0] if self._head is not None else hidden[self.options.layer])
-        if self.options.all_layers:
-            arrays |= {f"layers.{number}": at_rows(states) for number, states in enumerate(hidden[1:])}
-        return arrays
+    def _at_rows(self, states: Any, ready: _Ready) -> Any:
+        """Return the states (batch, length, width) at the rows' positions, or their mean; (rows, width) as it is."""
+        if states.ndim == 2:
+            return states
+        if self.options.pooling == "mean":
+            mask = ready.inputs["attention_mask"][:, :, None].to(states.dtype)
+            return (states * mask).sum(dim=1) / mask.sum(dim=1)
+        return states[ready.which, ready.where]
 
     def _empty_arrays(self, n_rows: int = 0) -> Arrays:
         config = self.model.config
-        width = config.hidden_size if self._head is None else self._head.in_features
+        last = self._head or self._last
+        width = last.in_features if last is not None and self.options.pooling == "pooled" else config.hidden_size
         arrays: Arrays = {"logits": np.zeros((n_rows, len(self.class_names)), dtype=np.float32)}
         arrays["features"] = np.zeros((n_rows, width), dtype=np.float32)
         if self.options.all_layers:
@@ -282,6 +337,8 @@ def load_model(
             output_loading_info=True,
         )
     missing = set(info["missing_keys"])
+    if class_names is None and (head := saved_head(path, config)) is not None:
+        attach_head(model, head)  # and the last layer that is missing is not needed
     if class_names is not None and list(class_names) != saved:
         _start_anew(last_linear(model), config)  # a head of the right size may still be for other classes
     return model.float().eval(), [name for name, _ in model.named_parameters() if name in missing]
@@ -320,8 +377,10 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def _loading(path: str | Path) -> Iterator[None]:
+    # A folder never asks the hub, so neither do we.
+    hub = nullcontext() if Path(path).is_dir() else cache_only_if_unreachable()
     try:
-        with quiet():
+        with quiet(), hub:
             yield
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

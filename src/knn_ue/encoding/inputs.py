@@ -119,7 +119,8 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
                 shown = ", ".join(class_names[:_SHOWN_NAMES]) + (", ..." if len(class_names) > _SHOWN_NAMES else "")
                 raise InvalidInputError(
                     f"row {row} has the label {label!r}, which the model does not know; "
-                    f"its {len(class_names)} labels are: {shown}"
+                    f"its {len(class_names)} labels are: {shown}: "
+                    "correct the row (the first is 0), or train with that label"
                 )
             numbers.append(known[label])
     return np.asarray(numbers, dtype=np.int64)

@@ -21,13 +21,11 @@ def class_names_of(config: Any) -> tuple[str, ...]:
 
 
 def max_length_of(model: Any, tokenizer: Any, wanted: int | None) -> int:
-    """Return `wanted` if the model can read so much; without it what the model was made for, at most 512."""
+    """Return `wanted`, or what the model can read if that is less; None is what it was made for, at most 512."""
     limit = _position_limit(model)
     if wanted is None:
         return int(min(_DEFAULT_MAX_LENGTH, tokenizer.model_max_length, limit or _DEFAULT_MAX_LENGTH))
-    if limit is not None and wanted > limit:
-        raise InvalidInputError(f"max_length={wanted} exceeds the {limit} positions of the model: lower it")
-    return wanted
+    return wanted if limit is None else min(wanted, limit)
 
 
 def check_layer(config: Any, layer: int) -> None:
@@ -48,9 +46,14 @@ def check_head(config: Any, task: Task, path: str) -> None:
             )
 
 
+def base_prefix(model: Any) -> str:
+    """Return how the names of the layers below the head begin."""
+    return f"{model.base_model_prefix}."
+
+
 def last_linear(model: Any) -> Any:
     """Return the linear layer of the head that makes the logits."""
-    inside = f"{model.base_model_prefix}."
+    inside = base_prefix(model)
     n_classes = len(model.config.id2label)
     found = [
         module

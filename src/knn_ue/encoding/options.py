@@ -17,8 +17,10 @@ class EncodingOptions:
     `pooling`: "cls" (the first token; in tagging the first sub-word of each word), "mean" (over all real tokens, the
     special ones among them) or "pooled" (what the head's last linear layer reads). `layer` counts as
     `hidden_states` does: 0 the embeddings, 1 the first layer, -1 the final one. `all_layers` adds every layer but
-    the embeddings to `Outputs.layers`. `max_length` counts sub-words and special tokens; None is what the model
-    was made for, at most 512. `context_words` on each side surround a tagged word in `Outputs.texts`.
+    the embeddings to `Outputs.layers`. `max_length` counts sub-words and special tokens and ends where the
+    positions of the model do; None is what it was made for, at most 512. `context_words` on each side surround a
+    tagged word in `Outputs.texts`. With `passes` above 1 the logits are the log of the mean probability over so many
+    passes with dropout; features stay those of one pass without.
 
     >>> EncodingOptions(pooling="mean").layer
     -1
@@ -30,10 +32,12 @@ class EncodingOptions:
     max_length: int | None = None
     batch_size: int = 32
     context_words: int = 4
+    passes: int = 1
 
     def __post_init__(self) -> None:
         check_choice(self.pooling, "pooling", get_args(Pooling))
         check_positive(self.batch_size, "batch_size")
+        check_positive(self.passes, "passes")
         if self.max_length is not None:
             check_positive(self.max_length, "max_length")
         if self.context_words < 0:

@@ -14,7 +14,7 @@ from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import read_windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
-from knn_ue.pipeline.fitting import FitOptions, Progress, encoder_for, fit_rows, stage
+from knn_ue.pipeline.fitting import FitOptions, Progress, chosen_options, encoder_for, fit_rows, stage
 from knn_ue.pipeline.folder import load_encoder, load_pipeline, save_pipeline
 from knn_ue.pipeline.model_files import ModelSource
 from knn_ue.pipeline.records import DriftQuantiles, Fitted
@@ -51,7 +51,7 @@ class UncertaintyPipeline:
     def __init__(self, encoder: HuggingFaceEncoder, source: ModelSource) -> None:
         self.encoder = encoder
         self.source = source
-        self._all_layers = encoder.options.all_layers
+        self._chosen = encoder.options  # by the user; a method may need other ones
         self._calibrator_folder: Path | None = None
 
     @classmethod
@@ -67,6 +67,7 @@ class UncertaintyPipeline:
         max_length: int | None = None,
         batch_size: int = 32,
         context_words: int = 4,
+        passes: int = 1,
         trust_remote_code: bool = False,
     ) -> Self:
         """Load a fine-tuned model from a folder or the hub; see `EncodingOptions` for what the options mean."""
@@ -80,6 +81,7 @@ class UncertaintyPipeline:
             max_length=max_length,
             batch_size=batch_size,
             context_words=context_words,
+            passes=passes,
             trust_remote_code=trust_remote_code,
         )
         return cls(encoder, source)
@@ -113,7 +115,7 @@ class UncertaintyPipeline:
         options = FitOptions(
             method=method, index=index, n_neighbors=n_neighbors, target_risk=target_risk, delta=delta, seed=seed
         )
-        encoder = encoder_for(self.encoder, method, all_layers=self._all_layers)
+        encoder = encoder_for(self.encoder, self._chosen, method)
         self.fitted_ = fit_rows(encoder, train_rows, validation_rows, options, progress)
         self.encoder, self._calibrator_folder = encoder, None
         threshold = self.threshold_
@@ -180,7 +182,8 @@ class UncertaintyPipeline:
         calibrator = self.calibrator_
         if not isinstance(calibrator, KnnUE):
             raise InvalidInputError(
-                f"explain needs the method knn-ue or knn-ue-no-label, this pipeline was fitted with {self.method_!r}"
+                f"explain needs the method knn-ue or knn-ue-no-label, this pipeline was fitted with {self.method_!r}: "
+                "fit with one of them"
             )
         outputs = self.encoder.encode(list(input_examples(inputs, self.task)), with_labels=False)
         return calibrator.explain(outputs, top=top) if len(outputs) else []
@@ -201,6 +204,7 @@ class UncertaintyPipeline:
         )
         pipe = cls(encoder, source)
         pipe.fitted_, pipe._calibrator_folder = fitted, calibrator_folder
+        pipe._chosen = chosen_options(encoder.options, fitted.method)
         return pipe
 
     @property

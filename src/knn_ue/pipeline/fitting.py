@@ -9,7 +9,8 @@ from knn_ue.arrays import BoolArray, check_choice, check_positive
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE
 from knn_ue.data.splits import half_of
 from knn_ue.datastore import IndexOptions
-from knn_ue.encoding import Example
+from knn_ue.encoding import EncodingOptions, Example
+from knn_ue.encoding.heads import training_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
@@ -80,13 +81,30 @@ def fit_rows(
     )
 
 
-def encoder_for(encoder: HuggingFaceEncoder, method: str, *, all_layers: bool) -> HuggingFaceEncoder:
-    """Return the encoder, giving every layer where the method reads them or the user asked for `all_layers`."""
-    needed = all_layers or issubclass(METHODS[method].calibrator, DensityAwareCalibration)
-    if encoder.options.all_layers == needed:
+def encoder_for(encoder: HuggingFaceEncoder, chosen: EncodingOptions, method: str) -> HuggingFaceEncoder:
+    """Return the encoder as the user chose it, but for what the method needs; raise unless its training fits."""
+    training = METHODS[method].training
+    if encoder.task not in training.tasks:
+        raise InvalidInputError(f"{method} is for {' and '.join(training.tasks)} only, got task {encoder.task!r}")
+    found = training_of(encoder.model.config)
+    if found != training.name:
+        raise InvalidInputError(
+            f"{method} needs a model with {training.name} training, this one has {found}: "
+            f"run knn-ue train --method {method} ..., or choose another method"
+        )
+    needed = dict(METHODS[method].encoding)
+    if chosen.passes > 1:  # by the user, who may want another number of them
+        needed.pop("passes", None)
+    options = replace(chosen, **needed)
+    if encoder.options == options:
         return encoder
-    options = replace(encoder.options, all_layers=needed)
     return HuggingFaceEncoder(encoder.model, encoder.tokenizer, encoder.task, options=options)
+
+
+def chosen_options(options: EncodingOptions, method: str) -> EncodingOptions:
+    """Return the options of a fitted encoder without what only its method needed."""
+    defaults = EncodingOptions()
+    return replace(options, **{name: getattr(defaults, name) for name in METHODS[method].encoding})
 
 
 def stage(progress: Progress | None, name: str) -> Step | None:

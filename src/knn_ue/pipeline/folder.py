@@ -34,9 +34,18 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def save_pipeline(
-    path: str | Path, encoder: HuggingFaceEncoder, source: ModelSource, fitted: Fitted, calibrator_folder: Path | None
+    path: str | Path,
+    encoder: HuggingFaceEncoder,
+    source: ModelSource,
+    fitted: Fitted,
+    calibrator_folder: Path | None,
+    *,
+    precondition: Callable[[], None] | None = None,
 ) -> None:
-    """Write everything to the folder `path`; what already lives in it, loaded and unchanged, stays where it is."""
+    """Write everything to the folder `path`; what already lives in it, loaded and unchanged, stays where it is.
+
+    `precondition` may raise; it is called when no other writer can come between.
+    """
     target = Path(path)
     folders: dict[str, FolderWriter | Path] = {"calibrator": partial(_save_calibrator, fitted.calibrator)}
     if calibrator_folder is not None and _is_inside(calibrator_folder, target):
@@ -52,7 +61,9 @@ def save_pipeline(
         "model": {"name": source.name, "commit": source.commit},
         "threshold": None if fitted.threshold is None else asdict(fitted.threshold),
     }
-    write_folder(target, kind=KIND, options=options, arrays=_to_arrays(fitted), folders=folders)
+    write_folder(
+        target, kind=KIND, options=options, arrays=_to_arrays(fitted), folders=folders, precondition=precondition
+    )
 
 
 def load_pipeline(

@@ -3,14 +3,25 @@
 import platform
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from knn_ue.encoding.huggingface import HuggingFaceEncoder, find_device, load_config, load_tokenizer, quiet
-from knn_ue.encoding.inputs import Task, read_examples
+import numpy as np
+
+from knn_ue.encoding.heads import note_training, save_model
+from knn_ue.encoding.huggingface import (
+    HuggingFaceEncoder,
+    find_device,
+    load_config,
+    load_model,
+    load_tokenizer,
+    quiet,
+)
+from knn_ue.encoding.inputs import Task, class_numbers, read_examples
 from knn_ue.encoding.options import EncodingOptions
-from knn_ue.errors import require
+from knn_ue.errors import InvalidInputError, require
 from knn_ue.training.folder import disk_errors, new_model_folder, write_record
 from knn_ue.training.labels import check_validation, label_names
 from knn_ue.training.method import PLAIN, TrainingMethod
@@ -50,22 +61,52 @@ def finetune(
     saved = tuple(map(str, load_config(encoder, trust_remote_code=trust_remote_code).id2label.values()))
     names = saved if set(saved) == set(names) else names  # then the head that is there still fits
     check_validation(validation, names)
-    with new_model_folder(out, overwrite=overwrite) as draft, seeded(options.seed), quiet():
+    if task not in method.tasks:
+        raise InvalidInputError(f"{method.name} is for {' and '.join(method.tasks)} only, got task {task!r}")
+    counts = np.bincount(class_numbers(examples, names), minlength=len(names))
+    report = on_progress or (lambda _progress: None)
+    candidates = method.candidates()
+    best: _Trained | None = None
+    tried: list[dict[str, Any]] = []
+    with new_model_folder(out, overwrite=overwrite) as draft, quiet():
         tokenizer = load_tokenizer(encoder, task, trust_remote_code=trust_remote_code)
-        model = method.make_model(encoder, task, names, trust_remote_code).to(place)
-        reader = HuggingFaceEncoder(model, tokenizer, task, options=EncodingOptions(max_length=options.max_length))
-        report = on_progress or (lambda _progress: None)
-        result = train_model(reader, examples, validation, options=options, method=method, folder=draft, report=report)
-        record = {"method": method.name, "task": task, "encoder": str(encoder), "options": asdict(options)}
-        record |= {"result": asdict(result), "versions": _versions()}
+        for number, candidate in enumerate(candidates, start=1):
+            with seeded(options.seed):
+                model, _ = load_model(encoder, task, class_names=names, trust_remote_code=trust_remote_code)
+                candidate.prepare(model, class_counts=counts)
+                note_training(model, candidate.name)
+                encoding = EncodingOptions(max_length=options.max_length)
+                reader = HuggingFaceEncoder(model.to(place), tokenizer, task, options=encoding)
+                told = _tell_candidate(report, number, len(candidates))
+                result = train_model(
+                    reader, examples, validation, options=options, method=candidate, folder=draft, report=told
+                )
+            tried.append({**asdict(candidate), result.metric: result.best})
+            if best is None or result.best > best.result.best:  # the earlier one of equals stays
+                best = _Trained(candidate, reader, result)
+        assert best is not None
+        result = replace(best.result, candidates=tuple(tried))
+        record = {"method": method.name, "method_options": asdict(best.method), "task": task, "encoder": str(encoder)}
+        record |= {"options": asdict(options), "result": asdict(result), "versions": _versions()}
         with disk_errors(Path(out)):
-            _save_model(draft, reader)
+            _save(draft, best.encoder)
             write_record(draft, record)
     return result
 
 
-def _save_model(folder: Path, encoder: HuggingFaceEncoder) -> None:
-    encoder.model.save_pretrained(folder)
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    method: TrainingMethod
+    encoder: HuggingFaceEncoder
+    result: TrainingResult
+
+
+def _tell_candidate(report: ProgressReport, number: int, n_candidates: int) -> ProgressReport:
+    return lambda progress: report(replace(progress, candidate=number, n_candidates=n_candidates))
+
+
+def _save(folder: Path, encoder: HuggingFaceEncoder) -> None:
+    save_model(folder, encoder.model)
     # Whoever loads the folder, with us or with plain transformers, cuts texts where they were cut in training.
     encoder.tokenizer.model_max_length = encoder.options.max_length
     encoder.tokenizer.backend_tokenizer.no_truncation()

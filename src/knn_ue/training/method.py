@@ -1,43 +1,72 @@
-"""Where a method that trains differently plugs in: the model it makes and the loss it lowers."""
+"""How a model is trained: the plain way, and where a method that trains differently plugs in."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self, get_type_hints
 
-from knn_ue.encoding.huggingface import load_model
-from knn_ue.encoding.inputs import Task
-
-# (path or hub name, task, class names, trust_remote_code) -> a transformers model
-ModelFactory = Callable[[str | Path, Task, tuple[str, ...], bool], Any]
-# (logits (m, classes), labels (m,), the share of training that is done) -> a scalar tensor; m counts labelled rows only
-Loss = Callable[[Any, Any, float], Any]
-
-
-def load_classifier(path: str | Path, task: Task, class_names: tuple[str, ...], trust_remote_code: bool) -> Any:
-    """Load the encoder with a head for the classes, new where the saved one does not fit."""
-    model, _ = load_model(path, task, class_names=class_names, trust_remote_code=trust_remote_code)
-    return model
-
-
-def cross_entropy(logits: Any, labels: Any, _done: float) -> Any:
-    """Return the mean negative log likelihood."""
-    from torch.nn import functional
-
-    return functional.cross_entropy(logits, labels)
+from knn_ue.arrays import IntArray
+from knn_ue.encoding.inputs import TASKS, Task
+from knn_ue.errors import InvalidInputError
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingMethod:
-    """How a method trains: its `name` is recorded with the model; `callbacks` are transformers `TrainerCallback`s.
+    """Cross-entropy on the model as it is; a method that trains differently overrides what differs.
 
-    The model that `make_model` returns must answer `output_hidden_states=True` and give `logits`.
+    Its fields are its options. `name` is recorded with the model.
     """
 
-    name: str = "plain"
-    make_model: ModelFactory = load_classifier
-    loss: Loss = cross_entropy
-    callbacks: tuple[Any, ...] = field(default=())
+    name: ClassVar[str] = "plain"
+    tasks: ClassVar[tuple[Task, ...]] = TASKS
+
+    def candidates(self) -> Sequence[Self]:
+        """Return the variants to train, of which the one with the best validation score is kept."""
+        return (self,)
+
+    def prepare(self, model: Any, *, class_counts: IntArray) -> None:
+        """Alter the model, whose last layer is new, before training; `class_counts` are those of the training rows."""
+
+    def loss(self, answers: Any, labels: Any, done: float) -> Any:
+        """Return a scalar of the last layer's answers (m, classes) and labels (m,); `done` is the share of training.
+
+        The answers are logits, or what the head attached by `prepare` returns; only labelled rows are passed.
+        """
+        from torch.nn import functional
+
+        del done
+        return functional.cross_entropy(answers, labels)
+
+    def finish(self, model: Any, head_inputs: Iterator[Any]) -> None:
+        """Complete the model, which has its best weights; `head_inputs` are the training rows the head's last layer
+        reads, batch by batch, for a method whose `prepare` attached one."""
+
+    def with_options(self, given: Mapping[str, str]) -> Self:
+        """Return the method with options given as text, as people type them.
+
+        >>> TrainingMethod().with_options({"bound": "1"})
+        Traceback (most recent call last):
+        knn_ue.errors.InvalidInputError: plain has no option 'bound': it has none
+        """
+        names = [field.name for field in fields(self)]
+        kinds = get_type_hints(type(self))
+        values: dict[str, int | float] = {}
+        for name, text in given.items():
+            if name not in names:
+                raise InvalidInputError(f"{self.name} has no option {name!r}: it has {', '.join(names) or 'none'}")
+            kind = int if kinds[name] is int else float
+            try:
+                values[name] = kind(text)
+            except ValueError:
+                wanted = "a whole number" if kind is int else "a number"
+                raise InvalidInputError(f"{name} must be {wanted}, got {text!r}") from None
+        return replace(self, **values)
+
+
+def check_above_zero(method: TrainingMethod, *names: str) -> None:
+    """Raise unless these options of the method are above 0."""
+    for name in names:
+        if not getattr(method, name) > 0:
+            raise InvalidInputError(f"{name} must be above 0, got {getattr(method, name)}")
 
 
 PLAIN = TrainingMethod()

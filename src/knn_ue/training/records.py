@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -9,7 +10,8 @@ class TrainingProgress:
     """Where training stands: after every step, and once more after every epoch, then with `scores`.
 
     `loss` is the mean training loss since it was last taken, None before the first time; `scores` are those on the
-    validation rows; `best` is the highest score so far of the kind that decides.
+    validation rows; `best` is the highest score so far of the kind that decides. A method may train several candidates,
+    one after the other.
     """
 
     step: int
@@ -18,13 +20,16 @@ class TrainingProgress:
     loss: float | None = None
     scores: Mapping[str, float] | None = None
     best: float | None = None
+    candidate: int = 1
+    n_candidates: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingResult:
     """What came of it: `best` is the validation score `metric` ("accuracy" or "f1") of the weights that were kept.
 
-    `history` holds the validation scores after each epoch; `n_truncated` training texts were cut at the maximal length.
+    `history` holds the validation scores after each epoch; `n_truncated` training texts were cut at the maximal length;
+    `candidates` are the options and the best score of each variant of the method that was trained.
     """
 
     class_names: tuple[str, ...]
@@ -36,3 +41,4 @@ class TrainingResult:
     n_truncated: int
     n_steps: int
     seconds: float
+    candidates: tuple[Mapping[str, Any], ...] = ()

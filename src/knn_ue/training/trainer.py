@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import IntArray
+from knn_ue.encoding.heads import head_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example, class_numbers
 from knn_ue.encoding.pieces import Piece, make_pieces, pad_pieces, padding_of
@@ -18,11 +19,12 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.training.batches import LengthBatches
 from knn_ue.training.best_weights import BestWeights
 from knn_ue.training.labels import is_iob2, score_outputs
-from knn_ue.training.method import Loss, TrainingMethod
+from knn_ue.training.method import TrainingMethod
 from knn_ue.training.options import TrainingOptions
 from knn_ue.training.records import TrainingProgress, TrainingResult
 
 ProgressReport = Callable[[TrainingProgress], None]
+Loss = Callable[[Any, Any, float], Any]  # as `TrainingMethod.loss`
 _IGNORED = -100
 _LOSS_REPORTS = 100
 
@@ -56,10 +58,9 @@ def train_model(
 
     trainer = _make_trainer(encoder, items, batches, options, method.loss, folder)
     trainer.add_callback(_make_callback(validate, best, report))
-    for callback in method.callbacks:
-        trainer.add_callback(callback)
     trainer.train()
     best.restore()
+    method.finish(encoder.model, encoder.head_inputs(made.pieces))
     return TrainingResult(
         class_names=encoder.class_names,
         metric=best.metric,
@@ -123,6 +124,7 @@ def _make_trainer(
 
     padding = padding_of(encoder.tokenizer)
     accepted = encoder.accepted_inputs
+    head = head_of(encoder.model)
 
     def collate(chosen: list[dict[str, Any]]) -> dict[str, Any]:
         padded = pad_pieces([item["piece"] for item in chosen], padding)
@@ -137,9 +139,11 @@ def _make_trainer(
 
         def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
             labels = inputs.pop("labels")
-            logits = model(**inputs).logits
             known = labels != _IGNORED
-            value = loss(logits[known], labels[known], self.state.global_step / self.state.max_steps)
+            answers = model(**inputs).logits[known]
+            if head is not None:
+                answers = head(head.hidden(answers))
+            value = loss(answers, labels[known], self.state.global_step / self.state.max_steps)
             if not torch.isfinite(value):
                 raise InvalidInputError(
                     f"the training loss became {value.item()} at step {self.state.global_step + 1}: "

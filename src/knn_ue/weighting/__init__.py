@@ -11,7 +11,7 @@ from knn_ue.weighting.formula import (
     knn_weight,
     knn_weight_gradient,
 )
-from knn_ue.weighting.scaling import TemperatureMap, fit_temperature, fit_temperature_map
+from knn_ue.weighting.scaling import ScaledLogits, TemperatureMap, fit_temperature, fit_temperature_map
 
 __all__ = [
     "TAU_RANGE",
@@ -19,6 +19,7 @@ __all__ = [
     "ExplainedNeighbor",
     "Explanation",
     "Positivity",
+    "ScaledLogits",
     "TemperatureMap",
     "Weight",
     "WeightParams",

@@ -1,0 +1,86 @@
+"""A Hugging Face classifier and the head that stands in for its last layer."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from knn_ue.encoding.inspection import base_prefix, last_linear
+from knn_ue.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from knn_ue.heads.base import Head
+
+_PLACE = "knn_ue_head"  # the attribute: a part of the model, so that it moves, trains and is copied with it
+_NOTE = "knn_ue"  # the entry of config.json, which travels with the model wherever it is copied
+
+
+def attach_head(model: Any, head: "Head") -> None:
+    """Let the model give what its last layer would have read, and let the head make the logits of it."""
+    from torch.nn import Identity
+
+    linear = last_linear(model)
+    name = next(name for name, module in model.named_modules() if module is linear)
+    model.set_submodule(name, Identity())
+    setattr(model, _PLACE, head)
+
+
+def head_of(model: Any) -> "Head | None":
+    """Return the head attached to the model, None where its own last layer makes the logits."""
+    head: Head | None = getattr(model, _PLACE, None)
+    return head
+
+
+def pooler_layers(model: Any) -> list[Any]:
+    """Return the linear layers between the last hidden state and the last layer: none in most taggers."""
+    from torch.nn import Linear
+
+    inside = base_prefix(model)
+    last = last_linear(model)
+    return [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, Linear)
+        and module is not last
+        and (not name.startswith(inside) or name.startswith(f"{inside}pooler."))
+    ]
+
+
+def note_training(model: Any, name: str) -> None:
+    """Record in the model's configuration how it was trained, and whether it has a head of ours."""
+    setattr(model.config, _NOTE, {"training": name, "head": head_of(model) is not None})
+
+
+def training_of(config: Any) -> str:
+    """Return how the model was trained; "plain" where nothing is recorded, as for any model of somebody else."""
+    return str(_note(config).get("training", "plain"))
+
+
+def saved_head(path: str | Path, config: Any) -> "Head | None":
+    """Load the head saved beside the model, None where the model has none."""
+    if not _note(config).get("head"):
+        return None
+    from transformers.utils import cached_file
+
+    from knn_ue.heads.files import HEAD_FILE, load_head
+
+    file = cached_file(str(path), HEAD_FILE, _raise_exceptions_for_missing_entries=False)
+    if file is None:
+        raise InvalidInputError(f"{path} lacks {HEAD_FILE}, which makes its logits: copy it there, or train again")
+    return load_head(Path(file))
+
+
+def save_model(folder: Path, model: Any) -> None:
+    """Write the plain Hugging Face files and, where there is one, the head."""
+    head = head_of(model)
+    if head is None:
+        model.save_pretrained(folder)
+        return
+    from knn_ue.heads.files import save_head
+
+    state = {name: value for name, value in model.state_dict().items() if not name.startswith(f"{_PLACE}.")}
+    model.save_pretrained(folder, state_dict=state)
+    save_head(folder, head)
+
+
+def _note(config: Any) -> dict[str, Any]:
+    note = getattr(config, _NOTE, None)
+    return note if isinstance(note, dict) else {}

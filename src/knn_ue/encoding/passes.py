@@ -1,0 +1,47 @@
+"""MC Dropout: the mean answer of several passes with dropout switched on. Gal and Ghahramani (2016)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from knn_ue.encoding.heads import head_of
+from knn_ue.errors import InvalidInputError
+
+
+def log_mean_probs(model: Any, answer: Callable[[], Any], *, passes: int, seed: int) -> Any:
+    """Return the log (n, classes) of the mean over `passes` of softmax(answer()), drawn with `seed`.
+
+    The model leaves as it came, in evaluation mode, and so does the caller's randomness.
+    """
+    import torch
+
+    with _dropout_active(model, seed):
+        first = torch.softmax(answer().double(), dim=-1)
+        total, differ = first.clone(), False
+        for _ in range(passes - 1):
+            probs = torch.softmax(answer().double(), dim=-1)
+            differ = differ or not torch.equal(probs, first)
+            total += probs
+    if not differ:
+        raise InvalidInputError(
+            f"{passes} passes with dropout gave the same answer: this model has no dropout above 0; raise the dropout "
+            "in its config.json and train it again, or use another method"
+        )
+    return torch.log(total / passes)
+
+
+@contextmanager
+def _dropout_active(model: Any, seed: int) -> Iterator[None]:
+    """Put the whole model in training mode: any dropout obeys it, whatever its class, that of attention too."""
+    import torch
+
+    device = next(model.parameters()).device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        model.train()
+        if (head := head_of(model)) is not None:
+            head.eval()  # its batch statistics would change
+        try:
+            yield
+        finally:
+            model.eval()
