@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from knn_ue.methods import METHODS
+
 if TYPE_CHECKING:
     from knn_ue.data import Task
 
@@ -27,8 +29,6 @@ class TaskName(StrEnum):
 
 
 def _known_method(name: str) -> str:
-    from knn_ue.methods import METHODS
-
     if name not in METHODS:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(METHODS)}")
     return name
@@ -48,7 +48,7 @@ Method = Annotated[
         "--method",
         metavar="NAME",
         callback=_known_method,
-        help="softmax, temperature, mahalanobis, dac, knn-ue-no-label or knn-ue.",
+        help=f"{', '.join(METHODS)}; see docs/methods.md.",
     ),
 ]
 Device = Annotated[str, typer.Option(metavar="D", help="auto (a GPU if there is one), cpu, cuda, cuda:1, ...")]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -61,14 +61,9 @@ def predict(
             say(f"knn-ue: the answers are kept in {answers.part}: continue with --resume")
         raise
     if as_json:
-        done: dict[str, Any] = {
-            "output": str(output),
-            "rows": answers.n_lines,
-            "resumed": n_resumed,
-            "abstained": answers.n_abstained,
-        }
-        done["truncated"] = pipe.encoder.n_truncated - n_cut
-        typer.echo(json.dumps(done | {"seconds": round(time.monotonic() - began, 1)}, ensure_ascii=False))
+        done = {"output": str(output), "rows": answers.n_lines, "resumed": n_resumed, "abstained": answers.n_abstained}
+        done |= {"truncated": pipe.encoder.n_truncated - n_cut, "seconds": round(time.monotonic() - began, 1)}
+        typer.echo(json.dumps(done, ensure_ascii=False))
         return
     kept = f" ({n_resumed} of them from before)" if n_resumed else ""
     cut = cut_note(pipe.encoder, before=n_cut)
@@ -84,11 +79,13 @@ def _continue(
     abstain_below: float | None,
     top: int,
 ) -> None:
-    """Skip the rows that have an answer, having made sure that the last one would be answered the same today."""
+    """Skip the rows that have an answer, having made sure, if possible, that the last one would be the same today."""
     from knn_ue.cli.answer_file import input_of, same_answer
 
     last = answers.keep_complete(file, rows)
     if last is None:
+        return
+    if pipe.encoder.options.passes > 1:  # dropout is drawn for a batch: a row asked alone gets another answer
         return
     row, before = last
     now: Answer = input_of(row) | pipe([row], abstain_below=abstain_below, top=top)[0]
