@@ -1,6 +1,7 @@
 """train, fit, predict, evaluate, explain and index, on tiny models of all three tasks."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -337,3 +338,16 @@ def test_evaluate_says_why_an_out_of_domain_set_is_not_measured(text, tmp_path, 
 
     assert result.exit_code == 0
     assert "far is only told apart from the test set: " in result.stderr and reason in result.stderr
+
+
+@pytest.mark.parametrize(("n_watched", "told"), [(15, False), (30, True)])
+def test_fit_says_when_the_rows_of_the_promise_may_have_chosen_the_model(files, tmp_path, n_watched, told):
+    model = shutil.copytree(files.model, tmp_path / "model")
+    record = json.loads((model / "knn_ue_training.json").read_text())
+    record["result"]["n_validation"] = n_watched  # of 30; the train command watches one half unless told otherwise
+    (model / "knn_ue_training.json").write_text(json.dumps(record))
+
+    result = run("fit", model, *_data(files), "--out", tmp_path / "ue", "--neighbors", 8, "--target-risk", 0.5)
+
+    assert result.exit_code == 0
+    assert ("the promise of --target-risk may not hold" in result.stderr) == told

@@ -7,16 +7,6 @@ from knn_ue.datastore import Datastore, IndexOptions
 from knn_ue.pipeline.records import drift_quantiles
 
 
-def test_the_extremes_are_those_of_the_validation_rows(toy):
-    train, validation, _ = toy
-    store = Datastore.build(train.features, train.labels)
-
-    found = drift_quantiles(KnnUE(store, n_neighbors=5).fit(validation), validation)
-
-    means = store.search(validation.features, 5).distances.mean(axis=1)
-    np.testing.assert_allclose(found.distance[[0, -1]], [means.min(), means.max()])
-
-
 def test_neighbors_that_an_index_did_not_find_leave_no_undefined_number(toy):
     train, validation, _ = toy
     store = Datastore.build(train.features, train.labels, index=IndexOptions(factory="IVF32,Flat", n_probe=1))

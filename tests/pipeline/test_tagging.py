@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from knn_ue import metrics
+from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.rows import labelled_examples
 from pipelines import WORDS
 from tiny_models import ROWS, save_tiny_model
 
@@ -70,3 +72,19 @@ def test_words_of_a_tagger_without_entities_abstain_one_by_one(tmp_path):
 
     assert [(word["tag"], word["abstained"]) for word in answer["words"]] == [(None, True)] * 2
     assert answer["entities"] == []
+
+
+BIOES = ("O", "B-PER", "I-PER", "E-PER", "S-PER")
+
+
+def test_rows_in_iob2_are_refused_where_the_model_speaks_bioes():
+    rows = [{"tokens": ["Ada", "Lovelace", "left"], "tags": ["B-PER", "I-PER", "O"]}]
+
+    with pytest.raises(InvalidInputError, match="training tags end no entity with E or S, as the model's do"):
+        labelled_examples(rows, WORDS, BIOES, name="training")
+
+
+def test_rows_in_bioes_suit_a_model_that_speaks_bioes():
+    rows = [{"tokens": ["Ada", "Lovelace", "met", "Alan"], "tags": ["B-PER", "E-PER", "O", "S-PER"]}]
+
+    assert len(labelled_examples(rows, WORDS, BIOES, name="training")) == 1

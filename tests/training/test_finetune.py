@@ -234,6 +234,7 @@ def test_a_full_disk_leaves_nothing_behind(start, tmp_path, monkeypatch):
     def fail(*_arguments, **_options):
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
+    start("bert", TEXT)  # it is saved by the same function, once a session
     monkeypatch.setattr("transformers.PreTrainedModel.save_pretrained", fail)
 
     with pytest.raises(StorageError, match="No space left on device"):

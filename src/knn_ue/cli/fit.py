@@ -15,6 +15,7 @@ from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from knn_ue.data import Task
+    from knn_ue.types import Outputs
 
 
 def fit(
@@ -59,6 +60,8 @@ def fit(
         )
     pipe.save(out)
     threshold = pipe.threshold_
+    if threshold is not None:
+        _doubt_promise(model, pipe.validation_)
     if as_json:
         done: dict[str, Any] = {"ue": str(out), "method": method, "task": pipe.task, "labels": list(pipe.class_names)}
         done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
@@ -66,10 +69,25 @@ def fit(
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     cut = cut_note(pipe.encoder)
-    typer.echo(f"{out}: {method} for {pipe.task}, fitted on {len(pipe.validation_)} validation rows{cut}")
+    n_fitted = int((~pipe.fitted_.held_out).sum())  # with --target-risk the others choose the threshold
+    typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
     if threshold is not None:
         typer.echo(f"{threshold}{'' if threshold.found else '; every answer will be an abstention'}")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")
+
+
+def _doubt_promise(model: str, validation: "Outputs") -> None:
+    """Say so where the model was stopped by more rows than the half that fits, as with train --all-validation."""
+    from knn_ue.training.folder import read_record
+
+    record = read_record(model)
+    n_watched = 0 if record is None else record.get("result", {}).get("n_validation", 0)
+    n_rows = len(validation) if validation.groups is None else len(set(validation.groups.tolist()))
+    if n_watched > n_rows // 2:
+        say(
+            f"{n_watched} rows decided when to stop the training of {model}, more than half of these {n_rows}: "
+            "the promise of --target-risk may not hold, unless these are other rows"
+        )
 
 
 def _task_of(model: str) -> "Task":

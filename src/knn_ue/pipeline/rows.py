@@ -19,6 +19,8 @@ from knn_ue.encoding import Example, Task, read_example
 from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import InvalidInputError
 
+_ENDS = ("E-", "S-", "L-", "U-")  # of BIOES and BILOU
+
 Rows = str | Path | Iterable[object]
 
 
@@ -46,6 +48,8 @@ def labelled_examples(rows: Rows, task: Task, class_names: Sequence[str], *, nam
         class_numbers(examples, class_names)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name} {error}") from None
+    if task == "token-classification":
+        _check_scheme(examples, class_names, name)
     return examples
 
 
@@ -71,6 +75,17 @@ def input_examples(inputs: object, task: Task) -> Iterator[Example]:
 def count_stored(examples: Sequence[Example], task: Task) -> int:
     """Return how many examples a datastore will hold: in tagging each word is one."""
     return sum(len(e.parts) for e in examples) if task == "token-classification" else len(examples)
+
+
+def _check_scheme(examples: Sequence[Example], class_names: Sequence[str], name: str) -> None:
+    """Raise where the model marks the ends of entities and the tags do not: its right answers would count as wrong."""
+    ends = {tag for tag in class_names if tag[:2] in _ENDS}
+    used = {tag for example in examples for tag in example.labels or ()}
+    if ends and not used & ends and any(tag[:2] in ("B-", "I-") for tag in used):
+        raise InvalidInputError(
+            f"the {name} tags end no entity with {' or '.join(sorted({tag[0] for tag in ends}))}, as the model's do "
+            f"({min(ends)}), and files are read as IOB2: give rows in memory with the tags of the model"
+        )
 
 
 def _from_tuple(row: object, task: Task) -> object:
