@@ -25,9 +25,9 @@ from knn_ue.weighting.formula import (
 )
 from knn_ue.weighting.scaling import ScaledLogits
 
-# Below a tenth of the median distance the weight explodes to separate a few validation rows, and test rows pay for it
+# Below half the median distance the weight may explode to separate a few validation rows, and test rows pay for it
 # (docs/gotchas.md measures that); far above it the distance term is a constant.
-TAU_RANGE = (0.1, 1000.0)
+TAU_RANGE = (0.5, 1000.0)
 _TAUS_PER_DECADE = 4
 _GRID_VALUES = 50_000
 _REFINED_MINIMA = 3
