@@ -27,8 +27,14 @@ _FAR = 100.0
 class ExactIndex:
     """Searches the vectors themselves; equal to comparing every query with every row in float64."""
 
+    approximate = False
+
     def __init__(self, vectors: FloatArray) -> None:
         self.vectors = vectors
+
+    def space(self, vectors: FloatArray) -> FloatArray:
+        """Return the very same vectors: they are compared as they are."""
+        return vectors
 
     def search(
         self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
