@@ -121,11 +121,13 @@ class Neighbors:
     """The k nearest stored examples of n queries, nearest first; equal distances by rising id.
 
     `distances` (n, k) are Euclidean. Where fewer than k rows were found the rest is id -1, label -1, distance inf.
+    `approximate` says that an index estimated the distances; otherwise they were computed from the vectors.
     """
 
     ids: IntArray
     distances: FloatArray
     labels: IntArray
+    approximate: bool = False
 
     def __post_init__(self) -> None:
         ids, labels = (

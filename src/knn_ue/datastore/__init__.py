@@ -1,6 +1,6 @@
 """Outputs -> Neighbors: stored examples and the search over them."""
 
-from knn_ue.datastore.indexes import IndexOptions, index_options
+from knn_ue.datastore.options import IndexOptions, index_options
 from knn_ue.datastore.store import Datastore
 
 __all__ = ["Datastore", "IndexOptions", "index_options"]

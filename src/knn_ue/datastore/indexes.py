@@ -1,64 +1,28 @@
-"""faiss behind one `build_index`; faiss's squared and approximate distances end here."""
+"""faiss behind one `build_index`; faiss's squared distances end here."""
 
-import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.datastore.exact import ExactIndex, direct_distances, sorted_by_distance
 from knn_ue.datastore.faissfile import faiss_reason, parts_of, read_faiss, write_faiss
+from knn_ue.datastore.options import IndexOptions
 from knn_ue.errors import InvalidInputError, StorageError
 
 _GROWTH = 4
 _ADD_ROWS = 1 << 16
 _SEARCH_VALUES = 1 << 22
-_AUTO_EXACT_VALUES = 1 << 26
-_LARGEST_SETTING = 2**31 - 1
-# faiss ends the process on "HNSW0" and "RR0".
-_NUMBERED = re.compile(r"([A-Za-z]+)([0-9]{1,9})")
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexOptions:
-    """How to search: a faiss factory string and the settings that reach the index inside it.
-
-    `factory="Flat"` is exact. `n_probe` lists of an IVF and `ef_search` candidates of an HNSW are visited;
-    `refine_factor` times as many candidates as asked for are fetched before exact distances decide.
-    A trailing ",RFlat" is understood as `refine_factor` (4 unless given): our own vectors refine, without a copy.
-
-    >>> IndexOptions(factory="IVF64,SQ8,RFlat").refine_factor
-    4
-    """
-
-    factory: str = "Flat"
-    n_probe: int | None = None
-    ef_search: int | None = None
-    refine_factor: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("n_probe", "ef_search", "refine_factor"):
-            value = getattr(self, name)
-            if value is not None:
-                check_positive(value, name)
-                if value > _LARGEST_SETTING:
-                    raise InvalidInputError(f"{name} must be at most {_LARGEST_SETTING}, got {value}")
-        if not isinstance(self.factory, str) or not self.factory:
-            raise InvalidInputError(
-                f'factory must be a faiss factory string such as "IVF256,SQ8", got {self.factory!r}'
-            )
-        if any(int(number) < (2 if "NS" in name else 1) for name, number in _NUMBERED.findall(self.factory)):
-            raise InvalidInputError(f"numbers in factory must be at least 1, and 2 after HNSW, got {self.factory!r}")
-        if self.factory.endswith(",RFlat"):
-            object.__setattr__(self, "factory", self.factory.removesuffix(",RFlat"))
-            if self.refine_factor == 1:
-                object.__setattr__(self, "refine_factor", 4)
 
 
 class Index(Protocol):
-    """Rows of an array, ready to be searched."""
+    """Rows of an array, ready to be searched; `approximate` says whether its distances are."""
+
+    vectors: FloatArray
+
+    @property
+    def approximate(self) -> bool: ...
 
     def search(
         self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
@@ -66,28 +30,9 @@ class Index(Protocol):
         """Return Euclidean distances and rows (queries, n_neighbors), sorted by both; (inf, -1) where missing."""
         ...
 
-
-def index_options(index: "str | IndexOptions", n_rows: int, n_columns: int) -> IndexOptions:
-    """Turn "exact", "auto", a faiss factory string or `IndexOptions` into `IndexOptions`.
-
-    "auto" is exact up to 2**26 stored values (rows x columns: 174,762 rows of 384), beyond that
-    "IVF{4 sqrt(rows)},SQ8" that probes a sixteenth of the lists and refines 4 candidates for each neighbor.
-
-    >>> index_options("auto", 7_000, 384)
-    IndexOptions(factory='Flat', n_probe=None, ef_search=None, refine_factor=1)
-    >>> index_options("auto", 392_702, 768)
-    IndexOptions(factory='IVF2506,SQ8', n_probe=156, ef_search=None, refine_factor=4)
-    """
-    if isinstance(index, IndexOptions):
-        return index
-    if index == "exact":
-        return IndexOptions()
-    if index == "auto":
-        if n_rows * n_columns <= _AUTO_EXACT_VALUES:
-            return IndexOptions()
-        n_lists = int(4 * np.sqrt(n_rows))
-        return IndexOptions(factory=f"IVF{n_lists},SQ8", n_probe=max(1, n_lists // 16), refine_factor=4)
-    return IndexOptions(factory=index)
+    def space(self, vectors: FloatArray) -> FloatArray:
+        """Return `vectors` (n, d) as this index compares them; the very same array where it compares them as given."""
+        ...
 
 
 def build_index(vectors: FloatArray, options: IndexOptions) -> Index:
@@ -131,53 +76,104 @@ def read_index(path: Path, vectors: FloatArray, options: IndexOptions) -> Index:
 
 
 class FaissIndex:
-    """A faiss index proposes rows; their distances are computed from the vectors."""
+    """A faiss index proposes rows; their distances are computed from the vectors, or the index's own are kept."""
 
     def __init__(self, inner: Any, vectors: FloatArray, options: IndexOptions) -> None:
         self.inner = inner
         self.vectors = vectors
         self.refine_factor = options.refine_factor
+        self.approximate = not options.recompute
         _apply_settings(inner, options)
 
     def search(
         self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
     ) -> tuple[FloatArray, IntArray]:
         """See `Index.search`; fetches more where excluded rows leave fewer than `n_neighbors`."""
-        distances = np.full((len(queries), n_neighbors), np.inf)
-        rows = np.full((len(queries), n_neighbors), -1, dtype=np.int64)
-        pending = np.arange(len(queries))
-        fetch = min(len(self.vectors), n_neighbors * self.refine_factor)
-        while fetch and len(pending):
-            unfinished = []
-            step = max(1, _SEARCH_VALUES // fetch)
-            for block in (pending[start : start + step] for start in range(0, len(pending), step)):
-                found = self._propose(queries[block], fetch)
-                filled = found[:, -1] >= 0  # what faiss did not fill now it will not fill later
-                if excluded is not None:
-                    found = np.where(excluded[found], -1, found)
-                exact = direct_distances(self.vectors, queries[block], found)
-                nearest, nearest_rows = sorted_by_distance(exact, found, n_neighbors)
-                distances[block, : nearest.shape[1]] = nearest
-                rows[block, : nearest.shape[1]] = nearest_rows
-                unfinished.append(block[filled & ((found >= 0).sum(axis=1) < n_neighbors)])
-            if fetch == len(self.vectors):
-                break
-            pending = np.concatenate(unfinished)
-            fetch = min(len(self.vectors), fetch * _GROWTH)
+        n_rows = len(self.vectors)
+        fetch = min(n_rows, n_neighbors * self.refine_factor)
+        distances, rows, filled = self._search_once(queries, n_neighbors, fetch, excluded)
+        if excluded is not None:
+            # What faiss did not fill now it will not fill later.
+            pending = np.flatnonzero(filled & (rows[:, -1] < 0))
+            while len(pending) and fetch < n_rows:
+                fetch = min(n_rows, fetch * _GROWTH)
+                distances[pending], rows[pending], filled = self._search_once(
+                    queries[pending], n_neighbors, fetch, excluded
+                )
+                pending = pending[filled & (rows[pending, -1] < 0)]
         return distances, rows
+
+    def space(self, vectors: FloatArray) -> FloatArray:
+        """See `Index.space`: what stands before the index (PCA, OPQ, ...) where its own distances are kept."""
+        import faiss
+
+        if self.approximate and hasattr(self.inner, "chain"):
+            for number in range(self.inner.chain.size()):
+                vectors = faiss.downcast_VectorTransform(self.inner.chain.at(number)).apply(vectors)
+        return vectors
 
     def write(self, path: Path) -> None:
         """Write the faiss part to a file."""
         write_faiss(self.inner, path)
 
-    def _propose(self, queries: FloatArray, fetch: int) -> IntArray:
+    def _search_once(
+        self, queries: FloatArray, n_neighbors: int, fetch: int, excluded: BoolArray | None
+    ) -> tuple[FloatArray, IntArray, BoolArray]:
+        """Return distances, rows, and for which queries (n,) faiss found all it was asked to fetch."""
+        step = max(1, _SEARCH_VALUES // max(1, fetch))
+        if len(queries) > step:
+            blocks = [queries[start : start + step] for start in range(0, len(queries), step)]
+            parts = [self._search_once(block, n_neighbors, fetch, excluded) for block in blocks]
+            distances, rows, filled = (np.concatenate(part) for part in zip(*parts, strict=True))
+            return distances, rows, filled
+        squared, found = self._propose(queries, fetch)
+        filled = found[:, -1] >= 0 if fetch else np.zeros(len(queries), dtype=bool)
+        if excluded is not None:
+            found = np.where(excluded[found], -1, found)
+        if self.approximate:
+            distances, rows = _sorted_roots(squared, found, n_neighbors)
+        else:
+            distances, rows = sorted_by_distance(direct_distances(self.vectors, queries, found), found, n_neighbors)
+        if fetch < n_neighbors:
+            padding = ((0, 0), (0, n_neighbors - fetch))
+            distances, rows = (
+                np.pad(distances, padding, constant_values=np.inf),
+                np.pad(rows, padding, constant_values=-1),
+            )
+        return distances, rows, filled
+
+    def _propose(self, queries: FloatArray, fetch: int) -> tuple[FloatArray, IntArray]:
+        if not fetch or not len(queries):
+            return np.empty((len(queries), fetch), dtype=np.float32), np.empty((len(queries), fetch), dtype=np.int64)
+        squared: FloatArray
+        found: IntArray
         try:
-            found: IntArray = self.inner.search(queries, fetch)[1]
+            squared, found = self.inner.search(queries, fetch)
         except (RuntimeError, MemoryError) as error:
             raise StorageError(f"faiss cannot search this index ({faiss_reason(error)}): rebuild it") from None
-        if found.size and (found.max() >= len(self.vectors) or found.min() < -1):
+        if found.max() >= len(self.vectors) or found.min() < -1:
             raise StorageError(f"the index names rows that do not exist among {len(self.vectors)}: rebuild it")
-        return found
+        return squared, found
+
+
+def _sorted_roots(squared: FloatArray, rows: IntArray, n_neighbors: int) -> tuple[FloatArray, IntArray]:
+    """Return the roots of faiss's float32 `squared` distances and their rows, sorted by both; (inf, -1) where missing.
+
+    The bits of floats that are not negative rise with them. So a distance above its row makes one integer to sort,
+    which is several times faster than sorting by two keys; a row of -1 comes last.
+    """
+    if np.isnan(squared.min(initial=0.0)):
+        raise StorageError("the index holds distances that are not numbers: rebuild it")
+    pairs = np.empty((*rows.shape, 2), dtype="<i4")
+    pairs[..., 0] = rows
+    # Rounding makes some of faiss's distances negative.
+    np.maximum(squared.view(np.int32), 0, out=pairs[..., 1])
+    missing = rows < 0
+    if missing.any():
+        pairs[missing, 1] = np.float32(np.inf).view(np.int32)
+    pairs.view("<i8").sort(axis=1)
+    distances = pairs[:, :n_neighbors, 1].view("<f4").astype(np.float64)
+    return np.sqrt(distances, out=distances), pairs[:, :n_neighbors, 0].astype(np.int64)
 
 
 def _apply_settings(inner: Any, options: IndexOptions) -> None:
@@ -203,7 +199,7 @@ def _apply_settings(inner: Any, options: IndexOptions) -> None:
 
 
 def _refuse_settings(options: IndexOptions) -> None:
-    for name, default in (("n_probe", None), ("ef_search", None), ("refine_factor", 1)):
+    for name, default in (("n_probe", None), ("ef_search", None), ("refine_factor", 1), ("recompute", True)):
         if getattr(options, name) != default:
             raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -49,12 +50,21 @@ class Segment:
 
     def search(self, queries: FloatArray, n_neighbors: int) -> tuple[FloatArray, IntArray, IntArray]:
         """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing."""
-        excluded = self.removed if self.removed.any() else None
-        distances, rows = self.index.search(queries, n_neighbors, excluded)
-        missing = rows < 0
+        distances, rows = self.index.search(queries, n_neighbors, self._excluded)
         if not len(self.ids):
             return distances, rows, rows
-        return distances, np.where(missing, -1, self.ids[rows]), np.where(missing, -1, self.labels[rows])
+        labels = self.labels[rows]
+        # Rising ids that end at n - 1 are the rows themselves.
+        ids = rows if self.ids[-1] == len(self.ids) - 1 else self.ids[rows]
+        missing = rows < 0
+        if missing.any():
+            labels[missing] = -1
+            ids[missing] = -1
+        return distances, ids, labels
+
+    @cached_property
+    def _excluded(self) -> BoolArray | None:
+        return self.removed if self.removed.any() else None
 
     def rows_of(self, ids: IntArray) -> IntArray:
         """Return the row of each id, -1 where it is not here or was removed."""
@@ -71,13 +81,18 @@ class Segment:
         removed[rows[rows >= 0]] = True
         return replace(self, removed=removed)
 
-    def extended(self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None]) -> "Segment":
-        """Return an exactly searched segment with more rows at its end."""
+    def extended(
+        self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None], beside: Index
+    ) -> "Segment":
+        """Return a segment with more rows at its end, searched exactly in the space of the index `beside` it."""
+        all_vectors = _append_rows(self.vectors, vectors)
+        compared = beside.space(vectors)
         longer = Segment.of(
-            _append_rows(self.vectors, vectors),
+            all_vectors,
             np.concatenate((self.ids, ids)),
             np.concatenate((self.labels, labels)),
             [*self.texts, *texts],
+            ExactIndex(all_vectors if compared is vectors else _append_rows(self.index.vectors, compared)),
         )
         return replace(longer, removed=np.concatenate((self.removed, longer.removed[len(self.removed) :])))
 
@@ -96,6 +111,7 @@ def _append_rows(vectors: FloatArray, more: FloatArray) -> FloatArray:
     buffer = vectors.base if isinstance(vectors.base, np.ndarray) else vectors
     if buffer.ndim != 2 or len(buffer) < total or not buffer.flags.writeable or not len(vectors):
         buffer = np.empty((2 * total, more.shape[1]), dtype=np.float32)
-        buffer[: len(vectors)] = vectors
+        if len(vectors):  # an empty segment may have other columns than the space it grows in
+            buffer[: len(vectors)] = vectors
     buffer[len(vectors) : total] = more
     return buffer[:total]

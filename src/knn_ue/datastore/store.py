@@ -19,9 +19,10 @@ from knn_ue.arrays import (
     to_numpy,
 )
 from knn_ue.datastore.exact import ExactIndex, row_squared_norms
-from knn_ue.datastore.indexes import FaissIndex, IndexOptions, build_index, index_options, read_index, rebuild_index
+from knn_ue.datastore.indexes import FaissIndex, build_index, read_index, rebuild_index
 from knn_ue.datastore.journal import Added, Change, Journal, Removed, read_journal, start_journal
 from knn_ue.datastore.normalization import Normalization, Normalize
+from knn_ue.datastore.options import IndexOptions, index_options
 from knn_ue.datastore.segment import Segment
 from knn_ue.datastore.texts import PackedTexts
 from knn_ue.errors import InvalidInputError, StorageError
@@ -135,7 +136,9 @@ class Datastore:
     def search(self, features: object, n_neighbors: int) -> Neighbors:
         """Return the `n_neighbors` nearest examples of each row, sorted by (distance, id), padded with id -1.
 
-        Distances are Euclidean, computed directly from the vectors (after normalization, if any).
+        Distances are Euclidean, computed directly from the vectors (after normalization, if any). With
+        `recompute=False` they are the index's own approximations (`Neighbors.approximate`); rows added since are then
+        compared without quantization, after the index's PCA or rotation if it has one.
         """
         check_positive(n_neighbors, "n_neighbors")
         queries = self._normalization(self._checked_features(features))
@@ -143,8 +146,9 @@ class Datastore:
         base, added = self._state.segments
         found = base.search(queries, n_neighbors)
         if len(added.ids):
-            found = _merged(found, added.search(queries, n_neighbors))
-        return Neighbors(distances=found[0], ids=found[1], labels=found[2])
+            found = _merged(found, added.search(base.index.space(queries), n_neighbors))
+        distances, ids, labels = found
+        return Neighbors(distances=distances, ids=ids, labels=labels, approximate=base.index.approximate)
 
     def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text of each id, None where none was stored or the id is gone."""
@@ -309,7 +313,8 @@ class Datastore:
             raise StorageError("the journal does not continue this store: it was swapped; restore it from a copy")
         texts = [change.texts[row] for row in range(len(change.ids))]
         vectors = self._normalization(change.features)
-        return replace(state, added=state.added.extended(vectors, change.ids, change.labels, texts), next_id=next_id)
+        added = state.added.extended(vectors, change.ids, change.labels, texts, state.base.index)
+        return replace(state, added=added, next_id=next_id)
 
     def _checked_features(self, features: object) -> FloatArray:
         matrix = float_matrix(features, "features", dtype=np.float32)
@@ -343,8 +348,13 @@ def _is_still_at(stored: Stored, path: Path) -> bool:
 
 def _check_range(vectors: FloatArray, *, all_of_them: bool = False) -> None:
     """Refuse lengths that float32 distances cannot tell apart; short vectors only if no others are among them."""
-    largest = float(row_squared_norms(vectors).max(initial=0.0))
     low, high = _SQUARED_NORM_RANGE
+    if not all_of_them:
+        # Most queries pass by their largest value alone; norms cost as much as the rest of a quick search.
+        value = max(float(vectors.max(initial=0.0)), -float(vectors.min(initial=0.0)))
+        if vectors.shape[1] * value**2 <= high:
+            return
+    largest = float(row_squared_norms(vectors).max(initial=0.0))
     if not largest <= high or (all_of_them and 0 < largest < low):
         raise InvalidInputError(
             f"features must have lengths between {low**0.5:.0e} and {high**0.5:.0e} for float32 distances, "
