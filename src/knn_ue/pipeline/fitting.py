@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from knn_ue.arrays import BoolArray, check_choice, check_positive
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE
 from knn_ue.data.splits import half_of
 from knn_ue.datastore import IndexOptions
 from knn_ue.encoding import EncodingOptions, Example
@@ -15,6 +14,7 @@ from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import scored_answers
+from knn_ue.pipeline.index_choice import choose_index, searches
 from knn_ue.pipeline.records import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
 from knn_ue.selective import check_risk, choose_threshold
@@ -54,16 +54,21 @@ def fit_rows(
     train = _checked(encoder, train_rows, name="training")
     validation = _checked(encoder, validation_rows, name="validation")
     _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
-    calibrator = make_calibrator(
-        options.method,
-        _encoded(encoder, train, stage(progress, "training")),
-        n_neighbors=options.n_neighbors,
-        index=options.index,
-    )
+    stored = _encoded(encoder, train, stage(progress, "training"))
     outputs = _encoded(encoder, validation, stage(progress, "validation"))
     held_out = np.zeros(len(outputs), dtype=bool)
     if options.target_risk is not None:
         held_out = _half(outputs, options.seed)
+    index = choose_index(
+        options.method,
+        options.index,
+        stored,
+        outputs.take(~held_out),
+        n_neighbors=options.n_neighbors,
+        seed=options.seed,
+        progress=progress,
+    )
+    calibrator = make_calibrator(options.method, stored, n_neighbors=options.n_neighbors, index=index)
     calibrator.fit(outputs.take(~held_out))
     threshold = None
     if options.target_risk is not None:
@@ -130,8 +135,7 @@ def _encoded(encoder: HuggingFaceEncoder, rows: list[Example] | Outputs, progres
 
 def _check_neighbors(options: FitOptions, n_stored: int) -> None:
     # The calibrator checks it too, but only after every row went through the model.
-    searches = issubclass(METHODS[options.method].calibrator, (KnnUE, DensityAwareCalibration))
-    if searches and options.n_neighbors > n_stored:
+    if searches(options.method) and options.n_neighbors > n_stored:
         raise InvalidInputError(
             f"n_neighbors={options.n_neighbors} exceeds the {n_stored} stored examples: lower it or add more"
         )

@@ -1,0 +1,121 @@
+"""The choice of an index by what matters, the calibration, not by its recall.
+
+kNN-UE is fitted anew on the neighbors that each index really returns. An index is good enough if the mean log-loss of
+the validation rows rises by no more than a tolerance over the exact search's, by a paired one-sided interval, and the ECE
+too. Of those that are, the fastest is taken.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.calibrators import KnnUE
+from knn_ue.datastore import IndexOptions
+from knn_ue.datastore.exact import ExactIndex
+from knn_ue.datastore.indexes import FaissIndex, build_index
+from knn_ue.errors import InvalidInputError
+from knn_ue.tuning.bench import Bench, Exact, Scored
+from knn_ue.tuning.candidates import Family, index_families
+from knn_ue.tuning.records import Tolerance, Trial, Tuning
+from knn_ue.types import Outputs
+
+# (what is being done, how many families are tried, of how many)
+Progress = Callable[[str, int, int | None], None]
+
+# Up to so many stored values an exact search costs next to nothing beside the model, and there is nothing to choose.
+SMALL_VALUES = 1 << 22
+# The exact search of the validation rows must end in some twenty seconds: rows x columns x queries.
+_EXACT_VALUES = 6e11
+_MOST_QUERIES = 20_000
+
+
+def tune_index(
+    vectors: FloatArray,
+    labels: IntArray,
+    validation: Outputs,
+    *,
+    n_neighbors: int = 32,
+    use_labels: bool = True,
+    tolerance: Tolerance | None = None,
+    scored: Scored | None = None,
+    thorough: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Tuning:
+    """Choose an index over `vectors` (n, d) float32 with `labels` (n,), by labelled `validation` outputs.
+
+    A store of up to 2**22 values is searched exactly and nothing is tried, unless there is a memory limit. Else each
+    family of indexes is tried from its fastest setting on until one is good enough; `thorough` tries all, for the whole
+    picture. `scored` says what an answer is, by default a row. Where no index within the memory limit is good enough,
+    an error says which came nearest.
+    """
+    tolerance = tolerance or Tolerance()
+    if not thorough and tolerance.max_bytes is None and vectors.size <= SMALL_VALUES:
+        return Tuning(chosen=IndexOptions(), trials=(), n_queries=0)
+    bench = Bench(
+        vectors=vectors,
+        labels=labels,
+        validation=_sample(validation, vectors.size, seed),
+        n_neighbors=n_neighbors,
+        use_labels=use_labels,
+        tolerance=tolerance,
+        scored=scored or _scored_rows,
+    )
+    report = progress or (lambda *_: None)
+    exact = bench.measure_exact(ExactIndex(vectors))
+    trials = [exact.trial]
+    families = index_families(*vectors.shape)
+    for done, family in enumerate(families):
+        report("tuning the index", done, len(families))
+        trials += _try_family(bench, family, exact, thorough=thorough)
+    report("tuning the index", len(families), len(families))
+    return Tuning(chosen=_best(trials, tolerance), trials=tuple(trials), n_queries=len(bench.validation))
+
+
+def _try_family(bench: Bench, family: Family, exact: Exact, *, thorough: bool) -> Iterator[Trial]:
+    import faiss
+
+    try:
+        built = build_index(bench.vectors, IndexOptions(factory=family.factory))
+    except InvalidInputError:  # too few rows to train it
+        return
+    assert isinstance(built, FaissIndex)
+    n_bytes = int(faiss.serialize_index(built.inner).nbytes)
+    for settings in family.modes():
+        for options in settings:
+            trial = bench.measure(FaissIndex(built.inner, bench.vectors, options), options, n_bytes, exact)
+            yield trial
+            if not thorough and (trial.good_enough or trial.milliseconds > exact.trial.milliseconds):
+                break  # more probes only take longer
+
+
+def _best(trials: list[Trial], tolerance: Tolerance) -> IndexOptions:
+    good = [trial for trial in trials if trial.good_enough]
+    if not good:
+        nearest = min(trials, key=lambda trial: trial.nll_increase)
+        raise InvalidInputError(
+            f"no index keeps the calibration in max_bytes={tolerance.max_bytes}: nearest is "
+            f"{nearest.options.factory} with {nearest.n_bytes} bytes and a log-loss of {nearest.nll:.4f} against "
+            f"{trials[0].nll:.4f}; raise the limit or the tolerance"
+        )
+    return min(good, key=lambda trial: trial.milliseconds).options
+
+
+def _sample(validation: Outputs, n_values: int, seed: int) -> Outputs:
+    """Return as many rows as can be searched exactly in reasonable time, at random; whole sentences in tagging."""
+    most = int(min(_MOST_QUERIES, max(500, _EXACT_VALUES // n_values)))
+    if len(validation) <= most:
+        return validation
+    random = np.random.default_rng(seed)
+    if validation.groups is None:
+        return validation.take(np.sort(random.choice(len(validation), size=most, replace=False)))
+    numbers, sizes = np.unique(validation.groups, return_counts=True)
+    order = random.permutation(len(numbers))
+    kept = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), most)))]
+    return validation.take(np.isin(validation.groups, numbers[kept]))
+
+
+def _scored_rows(outputs: Outputs, calibrator: KnnUE) -> tuple[FloatArray, BoolArray]:
+    prediction = calibrator.predict(outputs)
+    return prediction.confidence, prediction.predicted == outputs.require_labels("tune_index")
