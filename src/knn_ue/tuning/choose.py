@@ -1,8 +1,8 @@
 """The choice of an index by what matters, the calibration, not by its recall.
 
 kNN-UE is fitted anew on the neighbors that each index really returns. An index is good enough if the mean log-loss of
-the validation rows rises by no more than a tolerance over the exact search's, by a paired one-sided interval, and the ECE
-too. Of those that are, the fastest is taken.
+the validation rows rises by no more than a tolerance over the exact search's, by a paired one-sided interval, and so
+does the ECE. Of those that are, the fastest is taken.
 """
 
 from collections.abc import Callable, Iterator
