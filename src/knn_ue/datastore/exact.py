@@ -15,11 +15,11 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 
 _QUERY_ROWS = 256
-_STORED_ROWS = 8192
+_STORED_ROWS = 16384
 _FIRST_ROWS = 1024
 _BLOCK_VALUES = _QUERY_ROWS * _STORED_ROWS
 _EXTRA = 8
-_DIRECT_VALUES = 1 << 19
+_DIRECT_VALUES = 1 << 16
 _PASS_ROWS = 1 << 14
 _SAMPLE_ROWS = 1024
 _FAR = 100.0
