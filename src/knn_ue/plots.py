@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from knn_ue.tuning import Tuning
+
 _COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "osD^vPX"
 _LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), ":")
@@ -83,6 +85,23 @@ def risk_coverage(probs: FloatArray | Mapping[str, FloatArray], labels: IntArray
     axes.set(xlabel="coverage: % of rows answered, most confident first", ylabel="risk: % of those wrong")
     axes.set(xlim=(0, 100))
     axes.set_ylim(bottom=0)
+    _legend_above(axes)
+    _finish(axes)
+    return figure
+
+
+def index_frontier(tuning: "Tuning") -> "Figure":
+    """Draw the log-loss of each index that was tried against its time a query; what was chosen is ringed."""
+    figure = _figure_class("index_frontier")(figsize=(5.6, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for position, good in enumerate((True, False)):
+        shown = [trial for trial in tuning.trials if trial.good_enough is good]
+        look = _look(position) | {"linestyle": "", "label": "keeps the calibration" if good else "does not"}
+        axes.plot([trial.milliseconds for trial in shown], [trial.nll for trial in shown], **look)
+    chosen = [trial for trial in tuning.trials if trial.options == tuning.chosen]
+    points = [trial.milliseconds for trial in chosen], [trial.nll for trial in chosen]
+    axes.plot(*points, "o", markersize=14, fillstyle="none", color="black", label="chosen")
+    axes.set(xscale="log", xlabel="milliseconds a query", ylabel="log-loss on validation")
     _legend_above(axes)
     _finish(axes)
     return figure

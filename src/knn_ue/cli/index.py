@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knn_ue.cli.display import progress_bars
+from knn_ue.cli.display import print_table, progress_bars
 from knn_ue.cli.options import AsJson, Device, Ue
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from knn_ue.datastore import Datastore
+    from knn_ue.datastore import Datastore, IndexOptions
     from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.tuning import Tuning
     from knn_ue.types import Outputs
 
 _MAX_RANGE = 10_000_000  # ids in one 5-9; a list of them must fit into memory
@@ -23,7 +24,7 @@ _MAX_RANGE = 10_000_000  # ids in one 5-9; a list of them must fit into memory
 index_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look at the stored examples of a UE folder and change them: info, add, remove, compact.\n\n"
+    help="Look at the stored examples of a UE folder and change them: info, tune, add, remove, compact.\n\n"
     "Example: [bold]knn-ue index info ue[/bold]",
 )
 
@@ -65,6 +66,52 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
         typer.echo(", ".join(f"{name} {value}" for name, value in store.items() if name not in ("folder", "index")))
         if "index" in store:
             typer.echo(f"index {store['index']['factory']}, in {store['folder']}")
+
+
+@index_app.command()
+def tune(
+    ue: Ue,
+    tolerance: Annotated[float, typer.Option(min=0, help="By how many percent the log-loss may rise.")] = 0.1,
+    max_mb: Annotated[float | None, typer.Option(min=0, help="Megabytes the search may hold.")] = None,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Try every candidate, for the whole picture.")] = False,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier, as .png or .svg.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look, and leave the folder as it is.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Choose the fastest index that keeps the calibration on the validation rows, and fit anew by it.
+
+    Example: [bold]knn-ue index tune ue --tolerance 0.1[/bold]
+    """
+    from dataclasses import asdict
+
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.folder import save_unless_changed
+    from knn_ue.storage import generation_of
+    from knn_ue.tuning import Tolerance
+
+    generation = generation_of(ue)
+    pipe = UncertaintyPipeline.load(ue, device=device)
+    before = pipe.fitted_
+    limit = None if max_mb is None else int(1e6 * max_mb)
+    with progress_bars() as progress:
+        tuning = pipe.tune_index(
+            tolerance=Tolerance(nll=tolerance / 100, max_bytes=limit), thorough=thorough, progress=progress
+        )
+    if picture is not None and tuning.trials:
+        from knn_ue.plots import index_frontier
+
+        index_frontier(tuning).savefig(picture)
+    if not dry_run:
+        save_unless_changed(ue, pipe.encoder, pipe.source, pipe.fitted_, before=before, generation=generation)
+    if as_json:
+        found = {"chosen": asdict(tuning.chosen), "n_queries": tuning.n_queries, "saved": not dry_run}
+        typer.echo(json.dumps(found | {"trials": [asdict(trial) for trial in tuning.trials]}))
+        return
+    if tuning.trials:
+        print_table(*_trial_table(tuning))
+    why = "" if tuning.trials else ": the store is small, so nothing else was tried (--thorough does)"
+    typer.echo(f"{'would choose' if dry_run else 'chose'} {describe_index(tuning.chosen)}{why}")
 
 
 @index_app.command()
@@ -121,6 +168,36 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
         typer.echo(json.dumps({"examples": len(store), "bytes_before": before, "bytes": after}))
     else:
         typer.echo(f"compacted {len(store)} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+
+
+def describe_index(options: "IndexOptions") -> str:
+    """Return the options in a few words."""
+    settings = {"n_probe": options.n_probe, "ef_search": options.ef_search}
+    words = [options.factory] + [f"{name} {value}" for name, value in settings.items() if value is not None]
+    if options.factory != "Flat":
+        words.append(f"refine {options.refine_factor}" if options.recompute else "its own distances")
+    return ", ".join(words).replace("Flat", "the exact search")
+
+
+def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:
+    heading = ["index", "probes", "refine", "ms", "MB", "cover", "NLL", "rise", "ECE", "keeps"]
+    exact = tuning.trials[0].nll
+    lines = [
+        [
+            trial.options.factory,
+            str(trial.options.n_probe or ""),
+            str(trial.options.refine_factor) if trial.options.recompute else "",
+            f"{trial.milliseconds:.3g}",
+            f"{trial.n_bytes / 1e6:.3g}",
+            f"{trial.coverage:.0%}",
+            f"{trial.nll:.4f}",
+            f"{100 * trial.nll_increase / exact:+.2f} %",
+            f"{100 * trial.ece:.1f} %",
+            "yes" if trial.good_enough else "no",
+        ]
+        for trial in tuning.trials
+    ]
+    return heading, lines
 
 
 def _stores(ue: Path) -> "list[Datastore]":

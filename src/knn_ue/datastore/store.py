@@ -222,6 +222,23 @@ class Datastore:
         store._state = replace(self._state, stored=None, journal=None)
         return store
 
+    def check_unchanged(self) -> None:
+        """Raise if another process has written to this store's folder since it was loaded."""
+        if self._state.journal is not None:
+            self._state.journal.check_unchanged()
+
+    def arrays(self) -> tuple[FloatArray, IntArray]:
+        """Return the vectors (n, d) stored now, normalized as they are searched, and their labels (n,)."""
+        base = self._settled()
+        return base.vectors, base.labels
+
+    def reindexed(self, index: str | IndexOptions) -> "Datastore":
+        """Return a store of the same examples, ids and all, that is searched by another index and has no folder."""
+        base = self._settled()
+        options = index_options(index, *base.vectors.shape)
+        rebuilt = replace(base, index=build_index(base.vectors, options))
+        return Datastore(base=rebuilt, options=options, normalization=self._normalization, next_id=self._state.next_id)
+
     @classmethod
     def load(cls, path: str | Path, *, identity: str | None = None) -> "Datastore":
         """Open the folder `path`, memory-mapped; its journal is read back and later changes are written to it."""
@@ -266,6 +283,11 @@ class Datastore:
             next_id=next_id,
             stored=stored,
         )
+
+    def _settled(self) -> Segment:
+        """Return all examples stored now in one segment."""
+        state = self._state
+        return self._compacted(state) if state.has_changes else state.base
 
     def _compacted(self, state: _State) -> Segment:
         parts = list(zip(*(segment.live() for segment in state.segments), strict=True))

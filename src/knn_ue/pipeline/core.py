@@ -14,8 +14,9 @@ from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import read_windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
-from knn_ue.pipeline.fitting import FitOptions, Progress, chosen_options, encoder_for, fit_rows, stage
+from knn_ue.pipeline.fitting import FitOptions, Progress, chosen_options, encoder_for, fit_outputs, fit_rows, stage
 from knn_ue.pipeline.folder import load_encoder, load_pipeline, save_pipeline
+from knn_ue.pipeline.index_choice import tune_fitted
 from knn_ue.pipeline.model_files import ModelSource
 from knn_ue.pipeline.records import DriftQuantiles, Fitted
 from knn_ue.pipeline.rows import (
@@ -27,6 +28,7 @@ from knn_ue.pipeline.rows import (
 )
 from knn_ue.report import Evaluation, evaluate
 from knn_ue.selective import RiskThreshold
+from knn_ue.tuning import Tolerance, Tuning
 from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation
 
@@ -187,6 +189,23 @@ class UncertaintyPipeline:
             )
         outputs = self.encoder.encode(list(input_examples(inputs, self.task)), with_labels=False)
         return calibrator.explain(outputs, top=top) if len(outputs) else []
+
+    def tune_index(
+        self, *, tolerance: Tolerance | None = None, thorough: bool = False, progress: Progress | None = None
+    ) -> Tuning:
+        """Choose the cheapest index that keeps the calibration (see `knn_ue.tuning`), use it, and fit anew by it.
+
+        The validation rows decide, those kept for the threshold excepted; a threshold is chosen again. `thorough` tries
+        every candidate, for the whole picture.
+        """
+        fitted = self._ready()
+        tolerance = tolerance or Tolerance()
+        calibrator, tuning = tune_fitted(fitted, tolerance=tolerance, thorough=thorough, progress=progress)
+        threshold = fitted.threshold
+        risk = None if threshold is None else (threshold.target_risk, threshold.delta)
+        self.fitted_ = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, risk)
+        self._calibrator_folder = None
+        return tuning
 
     def save(self, path: str | Path) -> None:
         """Write one UE folder in one step: options, calibrator, validation outputs, threshold, and the model.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from knn_ue.arrays import BoolArray, check_choice, check_positive
+from knn_ue.calibrators import LogitScaling
 from knn_ue.data.splits import half_of
 from knn_ue.datastore import IndexOptions
 from knn_ue.encoding import EncodingOptions, Example
@@ -69,20 +70,27 @@ def fit_rows(
         progress=progress,
     )
     calibrator = make_calibrator(options.method, stored, n_neighbors=options.n_neighbors, index=index)
-    calibrator.fit(outputs.take(~held_out))
+    risk = None if options.target_risk is None else (options.target_risk, options.delta)
+    return fit_outputs(options.method, calibrator, outputs, held_out, risk)
+
+
+def fit_outputs(
+    method: str, calibrator: LogitScaling, validation: Outputs, held_out: BoolArray, risk: tuple[float, float] | None
+) -> Fitted:
+    """Fit the calibrator on the validation rows that are not held out, and with `risk`, a target risk and a delta,
+    choose the threshold on those that are."""
+    calibrator.fit(validation.take(~held_out))
     threshold = None
-    if options.target_risk is not None:
-        confidence, correct = scored_answers(outputs.take(held_out), calibrator)
-        threshold = choose_threshold(
-            confidence=confidence, correct=correct, target_risk=options.target_risk, delta=options.delta
-        )
+    if risk is not None:
+        confidence, correct = scored_answers(validation.take(held_out), calibrator)
+        threshold = choose_threshold(confidence=confidence, correct=correct, target_risk=risk[0], delta=risk[1])
     return Fitted(
-        method=options.method,
+        method=method,
         calibrator=calibrator,
-        validation=outputs,
+        validation=validation,
         held_out=held_out,
         threshold=threshold,
-        drift=drift_quantiles(calibrator, outputs),
+        drift=drift_quantiles(calibrator, validation),
     )
 
 

@@ -22,9 +22,9 @@ from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
 from knn_ue.methods import load_calibrator
 from knn_ue.pipeline.model_files import ModelSource, copy_model, open_model
-from knn_ue.pipeline.records import DriftQuantiles, Fitted
+from knn_ue.pipeline.records import DriftQuantiles, Fitted, stores_of
 from knn_ue.selective import RiskThreshold
-from knn_ue.storage import FolderWriter, Parsed, Stored, parse_folder, read_folder, write_folder
+from knn_ue.storage import FolderWriter, Parsed, Stored, generation_of, parse_folder, read_folder, write_folder
 from knn_ue.types import Outputs
 
 KIND = "pipeline"
@@ -64,6 +64,26 @@ def save_pipeline(
     write_folder(
         target, kind=KIND, options=options, arrays=_to_arrays(fitted), folders=folders, precondition=precondition
     )
+
+
+def save_unless_changed(
+    path: str | Path,
+    encoder: HuggingFaceEncoder,
+    source: ModelSource,
+    fitted: Fitted,
+    *,
+    before: Fitted,
+    generation: str,
+) -> None:
+    """Write what was made from `before`, as loaded at `generation`; raise where another process changed the folder."""
+
+    def check_unchanged() -> None:
+        if generation_of(path) != generation:
+            raise StorageError(f"{path} was changed by another process meanwhile: nothing was changed, try again")
+        for store in stores_of(before.calibrator):
+            store.check_unchanged()
+
+    save_pipeline(path, encoder, source, fitted, None, precondition=check_unchanged)
 
 
 def load_pipeline(

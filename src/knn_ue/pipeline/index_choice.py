@@ -1,17 +1,23 @@
-"""index="auto" in a pipeline: chosen by the validation rows, where the method searches at all."""
+"""The index of a pipeline, chosen by its validation rows: index="auto" when it is fitted, `tune` afterwards."""
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 
-from knn_ue.arrays import float_matrix
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE
+from knn_ue.arrays import FloatArray, IntArray, float_matrix
+from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
 from knn_ue.datastore import IndexOptions
+from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS
 from knn_ue.pipeline.answers import scored_answers
-from knn_ue.tuning import Tuning, tune_index
-from knn_ue.tuning.choose import Progress
+from knn_ue.pipeline.records import Fitted, stores_of
+from knn_ue.tuning import Tolerance, Tuning, tune_index
 from knn_ue.types import Outputs
+
+# (what is being done, how much of it, of how much)
+Progress = Callable[[str, int, int | None], None]
 
 
 def searches(method: str) -> bool:
@@ -32,35 +38,78 @@ def choose_index(
     """Return `index`, or what tuning chooses where it is "auto"; DAC takes for all layers what suits the last one."""
     if index != "auto" or not searches(method):
         return index
-    if issubclass(METHODS[method].calibrator, DensityAwareCalibration):
-        train, validation = _last_layer(train), _last_layer(validation)
-    return tune_outputs(
-        train, validation, n_neighbors=n_neighbors, use_labels=method == "knn-ue", seed=seed, progress=progress
-    ).chosen
-
-
-def tune_outputs(
-    train: Outputs,
-    validation: Outputs,
-    *,
-    n_neighbors: int,
-    use_labels: bool,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Tuning:
-    """Tune over training outputs; an answer is what the user is given, entities in tagging."""
-    vectors = float_matrix(train.require_features("index"), "features", dtype=np.float32)
-    return tune_index(
+    vectors = float_matrix(_searched(method, train), "features", dtype=np.float32)
+    tuning = _tune(
+        method,
         vectors,
         train.require_labels("index"),
         validation,
         n_neighbors=n_neighbors,
-        use_labels=use_labels,
+        tolerance=Tolerance(),
+        thorough=False,
+        seed=seed,
+        progress=progress,
+    )
+    return tuning.chosen
+
+
+def tune_fitted(
+    fitted: Fitted, *, tolerance: Tolerance, thorough: bool, progress: Progress | None
+) -> tuple[LogitScaling, Tuning]:
+    """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet."""
+    calibrator = fitted.calibrator
+    if not isinstance(calibrator, KnnUE | DensityAwareCalibration):
+        raise InvalidInputError(f"{fitted.method} looks at no neighbors, so there is no index to tune")
+    stores = stores_of(calibrator)
+    vectors, labels = stores[-1].arrays()
+    tuning = _tune(
+        fitted.method,
+        vectors,
+        labels,
+        fitted.validation.take(~fitted.held_out),
+        n_neighbors=calibrator.n_neighbors,
+        tolerance=tolerance,
+        thorough=thorough,
+        seed=0,
+        progress=progress,
+    )
+    changed = copy(calibrator)
+    rebuilt = [store.reindexed(tuning.chosen) for store in stores]
+    if isinstance(changed, KnnUE):
+        changed.store = rebuilt[0]
+    else:
+        changed.stores = rebuilt
+    return changed, tuning
+
+
+def _tune(
+    method: str,
+    vectors: FloatArray,
+    labels: IntArray,
+    validation: Outputs,
+    *,
+    n_neighbors: int,
+    tolerance: Tolerance,
+    thorough: bool,
+    seed: int,
+    progress: Progress | None,
+) -> Tuning:
+    return tune_index(
+        vectors,
+        labels,
+        replace(validation, features=_searched(method, validation), layers=None),
+        n_neighbors=n_neighbors,
+        use_labels=method == "knn-ue",
+        tolerance=tolerance,
         scored=scored_answers,
+        thorough=thorough,
         seed=seed,
         progress=progress,
     )
 
 
-def _last_layer(outputs: Outputs) -> Outputs:
-    return replace(outputs, features=None if outputs.layers is None else outputs.layers[-1], layers=None)
+def _searched(method: str, outputs: Outputs) -> FloatArray:
+    """Return the features that the method searches with: in DAC, those of the last layer."""
+    if issubclass(METHODS[method].calibrator, DensityAwareCalibration) and outputs.layers:
+        return outputs.layers[-1]
+    return outputs.require_features("index")

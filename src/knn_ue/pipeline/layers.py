@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from knn_ue.calibrators import DensityAwareCalibration
 from knn_ue.datastore import Datastore
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline.core import UncertaintyPipeline
-from knn_ue.pipeline.folder import save_pipeline
+from knn_ue.pipeline.folder import save_unless_changed
 from knn_ue.storage import generation_of
 
 Changed = TypeVar("Changed")
@@ -33,10 +33,6 @@ def change_layers(
     changed.stores = stores
     result = change(pipe, stores)
 
-    def check_unchanged() -> None:
-        if generation_of(path) != generation:
-            raise StorageError(f"{path} was changed by another process meanwhile: nothing was changed, try again")
-
     fitted = replace(pipe.fitted_, calibrator=changed)
-    save_pipeline(path, pipe.encoder, pipe.source, fitted, None, precondition=check_unchanged)
+    save_unless_changed(path, pipe.encoder, pipe.source, fitted, before=pipe.fitted_, generation=generation)
     return result

@@ -1,11 +1,13 @@
 """What `fit` leaves behind: one frozen record, which is also what a UE folder holds beside the model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, read_only
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
+from knn_ue.datastore import Datastore
 from knn_ue.selective import RiskThreshold
 from knn_ue.types import Neighbors, NeighborSearch, Outputs
 
@@ -47,6 +49,16 @@ def store_of(calibrator: LogitScaling) -> NeighborSearch | None:
     if isinstance(calibrator, DensityAwareCalibration):
         return calibrator.stores[-1]
     return None
+
+
+def stores_of(calibrator: LogitScaling) -> list[Datastore]:
+    """Return every datastore of the calibrator, one a layer in DAC."""
+    found: Sequence[NeighborSearch] = []
+    if isinstance(calibrator, KnnUE):
+        found = [calibrator.store]
+    elif isinstance(calibrator, DensityAwareCalibration):
+        found = calibrator.stores
+    return [store for store in found if isinstance(store, Datastore)]
 
 
 def search_neighbors(calibrator: LogitScaling, outputs: Outputs, n_neighbors: int) -> Neighbors | None:

@@ -25,7 +25,7 @@ class Posterior(TrainingMethod):
     latent_dim: int = 10
     n_layers: int = 6
     entropy_weight: float = 1e-5
-    head_learning_rate: float = 1e-2
+    head_learning_rate: float = 3e-2
 
     def __post_init__(self) -> None:
         check_positive(self.latent_dim, "latent_dim")

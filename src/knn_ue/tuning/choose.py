@@ -86,7 +86,11 @@ def _try_family(bench: Bench, family: Family, exact: Exact, *, thorough: bool) -
         for options in settings:
             trial = bench.measure(FaissIndex(built.inner, bench.vectors, options), options, n_bytes, exact)
             yield trial
-            if not thorough and (trial.good_enough or trial.milliseconds > exact.trial.milliseconds):
+            if thorough:
+                continue
+            if trial.good_enough:
+                return  # all that follows reads more
+            if trial.milliseconds > exact.trial.milliseconds:
                 break  # more probes only take longer
 
 
