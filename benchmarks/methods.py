@@ -5,7 +5,8 @@
 
 The default task is vader:movies, with Amazon, NYT and tweets out of domain. MiniLM, the fast preset. Each trained model
 and each measured cell is kept in DIR, so that a run that was stopped goes on where it was. The score a method is chosen
-by never sees test or out-of-domain rows: early stopping and the fit read validation rows only.
+by never sees test or out-of-domain rows: early stopping and the fit read validation rows only. The epsilon of label
+smoothing is chosen with the first seed.
 Times are ratios to `softmax` in the same process, median of three; memory is what the UE folder holds beyond the model.
 """
 
@@ -29,6 +30,8 @@ from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
 from knn_ue.training import TrainingOptions
 from knn_ue.training.finetune import finetune
+from knn_ue.training.folder import read_record
+from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.types import Outputs
 
 TASKS = {"text": "text-classification", "pair": "text-pair", "ner": "token-classification"}
@@ -93,6 +96,9 @@ def trained(name: str, seed: int, arguments: argparse.Namespace) -> Path:
     """Return the folder of the model the method needs, trained now or before: one serves all methods that share it."""
     training = METHODS[name].training()
     folder = arguments.work / f"{arguments.task}-model-{training.name}-{seed}"
+    if isinstance(training, LabelSmoothing) and seed > 0:  # the grid is searched with the first seed only
+        chosen = read_record(arguments.work / f"{arguments.task}-model-{training.name}-0")
+        training = LabelSmoothing(**chosen["method_options"])
     if not (folder / "train-time.json").exists():
         task = TASKS[arguments.task]
         began = time.perf_counter()
