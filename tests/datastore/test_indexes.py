@@ -120,7 +120,7 @@ def test_every_kind_of_index_that_can_be_written_is_read_back_the_same(factory, 
     index = build_index(vectors[:300], options)
     index.write(tmp_path / "index")
 
-    read = read_index(tmp_path / "index", vectors[:300], options)
+    read = read_index(tmp_path / "index", vectors[:300].shape, vectors[:300], options)
 
     np.testing.assert_array_equal(read.search(vectors[:30], 5)[1], index.search(vectors[:30], 5)[1])
 

@@ -19,7 +19,8 @@ _SEARCH_VALUES = 1 << 22
 class Index(Protocol):
     """Rows of an array, ready to be searched; `approximate` says whether its distances are."""
 
-    vectors: FloatArray
+    @property
+    def n_columns(self) -> int: ...
 
     @property
     def approximate(self) -> bool: ...
@@ -35,8 +36,10 @@ class Index(Protocol):
         ...
 
 
-def build_index(vectors: FloatArray, options: IndexOptions) -> Index:
+def build_index(vectors: FloatArray, options: IndexOptions, *, keep_vectors: bool = True) -> Index:
     """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied."""
+    if not keep_vectors:
+        check_keeps_vectors(options)
     if options.factory == "Flat":
         _refuse_settings(options)
         return ExactIndex(vectors)
@@ -52,6 +55,7 @@ def build_index(vectors: FloatArray, options: IndexOptions) -> Index:
     _prepare_training(inner)
     try:
         inner.train(vectors)
+        _drop_training_leftovers(inner)
         for start in range(0, len(vectors), _ADD_ROWS):
             inner.add(vectors[start : start + _ADD_ROWS])
     except (RuntimeError, MemoryError) as error:
@@ -59,7 +63,7 @@ def build_index(vectors: FloatArray, options: IndexOptions) -> Index:
             f"faiss cannot build {options.factory!r} from {len(vectors)} rows ({faiss_reason(error)}): "
             'store more examples or choose a smaller index, such as "exact"'
         ) from None
-    return FaissIndex(inner, vectors, options)
+    return FaissIndex(inner, vectors if keep_vectors else None, options)
 
 
 def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
@@ -70,26 +74,40 @@ def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
         return ExactIndex(vectors)
 
 
-def read_index(path: Path, vectors: FloatArray, options: IndexOptions) -> Index:
-    """Read a faiss file whose checksum was verified, refusing one that does not belong to `vectors`."""
-    return FaissIndex(read_faiss(path, vectors.shape), vectors, options)
+def read_index(path: Path, shape: tuple[int, ...], vectors: FloatArray | None, options: IndexOptions) -> "FaissIndex":
+    """Read a faiss file whose checksum was verified, refusing one that is not over `shape` (rows, columns)."""
+    return FaissIndex(read_faiss(path, shape), vectors, options)
+
+
+def check_keeps_vectors(options: IndexOptions) -> None:
+    """Raise unless an index with these `options` can do without the vectors."""
+    if options.factory == "Flat" or options.recompute:
+        raise InvalidInputError(
+            "without vectors exact distances cannot be computed: use keep_vectors=True, or an index that does without, "
+            'such as IndexOptions(factory="PCA64,PQ16", recompute=False)'
+        )
 
 
 class FaissIndex:
     """A faiss index proposes rows; their distances are computed from the vectors, or the index's own are kept."""
 
-    def __init__(self, inner: Any, vectors: FloatArray, options: IndexOptions) -> None:
+    def __init__(self, inner: Any, vectors: FloatArray | None, options: IndexOptions) -> None:
         self.inner = inner
         self.vectors = vectors
         self.refine_factor = options.refine_factor
         self.approximate = not options.recompute
         _apply_settings(inner, options)
 
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the vectors as they are given."""
+        return int(self.inner.d)
+
     def search(
         self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
     ) -> tuple[FloatArray, IntArray]:
         """See `Index.search`; fetches more where excluded rows leave fewer than `n_neighbors`."""
-        n_rows = len(self.vectors)
+        n_rows: int = self.inner.ntotal
         fetch = min(n_rows, n_neighbors * self.refine_factor)
         distances, rows, filled = self._search_once(queries, n_neighbors, fetch, excluded)
         if excluded is not None:
@@ -133,6 +151,7 @@ class FaissIndex:
         if self.approximate:
             distances, rows = _sorted_roots(squared, found, n_neighbors)
         else:
+            assert self.vectors is not None
             distances, rows = sorted_by_distance(direct_distances(self.vectors, queries, found), found, n_neighbors)
         if fetch < n_neighbors:
             padding = ((0, 0), (0, n_neighbors - fetch))
@@ -151,8 +170,8 @@ class FaissIndex:
             squared, found = self.inner.search(queries, fetch)
         except (RuntimeError, MemoryError) as error:
             raise StorageError(f"faiss cannot search this index ({faiss_reason(error)}): rebuild it") from None
-        if found.max() >= len(self.vectors) or found.min() < -1:
-            raise StorageError(f"the index names rows that do not exist among {len(self.vectors)}: rebuild it")
+        if found.max() >= self.inner.ntotal or found.min() < -1:
+            raise StorageError(f"the index names rows that do not exist among {self.inner.ntotal}: rebuild it")
         return squared, found
 
 
@@ -202,6 +221,16 @@ def _refuse_settings(options: IndexOptions) -> None:
     for name, default in (("n_probe", None), ("ef_search", None), ("refine_factor", 1), ("recompute", True)):
         if getattr(options, name) != default:
             raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
+
+
+def _drop_training_leftovers(inner: Any) -> None:
+    """Drop the full matrix (d, d) that a PCA keeps beside the part of it that is applied."""
+    import faiss
+
+    for number in range(inner.chain.size() if hasattr(inner, "chain") else 0):
+        transform: Any = faiss.downcast_VectorTransform(inner.chain.at(number))
+        if hasattr(transform, "PCAMat"):
+            transform.PCAMat.clear()
 
 
 def _prepare_training(inner: Any) -> None:
