@@ -1,5 +1,6 @@
 """faiss behind one `build_index`; faiss's squared distances end here."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,8 +37,19 @@ class Index(Protocol):
         ...
 
 
-def build_index(vectors: FloatArray, options: IndexOptions, *, keep_vectors: bool = True) -> Index:
-    """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied."""
+def build_index(
+    vectors: FloatArray,
+    options: IndexOptions,
+    *,
+    keep_vectors: bool = True,
+    train_rows: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Index:
+    """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied.
+
+    It is trained on `train_rows` rows drawn by `seed`, or all; `progress` is told how many rows it holds so far.
+    """
     if not keep_vectors:
         check_keeps_vectors(options)
     if options.factory == "Flat":
@@ -52,12 +64,15 @@ def build_index(vectors: FloatArray, options: IndexOptions, *, keep_vectors: boo
             f'index must be "exact", "auto" or a faiss factory string for {vectors.shape[1]} columns, '
             f"got {options.factory!r} ({faiss_reason(error)})"
         ) from None
-    _prepare_training(inner)
+    quantizers = _prepare_training(inner)
     try:
-        inner.train(vectors)
+        inner.train(_sample(vectors, train_rows, seed))
         _drop_training_leftovers(inner)
+        quantizers.clear()
         for start in range(0, len(vectors), _ADD_ROWS):
             inner.add(vectors[start : start + _ADD_ROWS])
+            if progress is not None:
+                progress(inner.ntotal)
     except (RuntimeError, MemoryError) as error:
         raise InvalidInputError(
             f"faiss cannot build {options.factory!r} from {len(vectors)} rows ({faiss_reason(error)}): "
@@ -123,11 +138,8 @@ class FaissIndex:
 
     def space(self, vectors: FloatArray) -> FloatArray:
         """See `Index.space`: what stands before the index (PCA, OPQ, ...) where its own distances are kept."""
-        import faiss
-
-        if self.approximate and hasattr(self.inner, "chain"):
-            for number in range(self.inner.chain.size()):
-                vectors = faiss.downcast_VectorTransform(self.inner.chain.at(number)).apply(vectors)
+        for transform in _transforms_of(self.inner) if self.approximate else []:
+            vectors = transform.apply(vectors)
         return vectors
 
     def write(self, path: Path) -> None:
@@ -223,18 +235,34 @@ def _refuse_settings(options: IndexOptions) -> None:
             raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
 
 
-def _drop_training_leftovers(inner: Any) -> None:
-    """Drop the full matrix (d, d) that a PCA keeps beside the part of it that is applied."""
+def _sample(vectors: FloatArray, n_rows: int | None, seed: int) -> FloatArray:
+    if n_rows is None or n_rows >= len(vectors):
+        return vectors
+    return vectors[np.sort(np.random.default_rng(seed).choice(len(vectors), n_rows, replace=False))]
+
+
+def _transforms_of(inner: Any) -> list[Any]:
+    """Return what stands before an index, each as its own class."""
     import faiss
 
-    for number in range(inner.chain.size() if hasattr(inner, "chain") else 0):
-        transform: Any = faiss.downcast_VectorTransform(inner.chain.at(number))
+    numbers = range(inner.chain.size() if hasattr(inner, "chain") else 0)
+    return [faiss.downcast_VectorTransform(inner.chain.at(number)) for number in numbers]
+
+
+def _drop_training_leftovers(inner: Any) -> None:
+    """Drop the full matrix (d, d) that a PCA keeps beside the part of it that is applied, and OPQ's quantizer."""
+    for transform in _transforms_of(inner):
         if hasattr(transform, "PCAMat"):
             transform.PCAMat.clear()
+        if hasattr(transform, "niter_pq"):
+            transform.pq = None
 
 
-def _prepare_training(inner: Any) -> None:
-    """Skip what faiss does for others: seconds of reordering each code book, and advice on stderr."""
+def _prepare_training(inner: Any) -> list[Any]:
+    """Skip what faiss does for others: seconds of reordering each code book, and advice on stderr.
+
+    Returns what has to live until the training is done.
+    """
     for part in parts_of(inner):
         if hasattr(part, "do_polysemous_training"):  # only serves a search mode that is not used here
             part.do_polysemous_training = False
@@ -242,3 +270,15 @@ def _prepare_training(inner: Any) -> None:
         for owner in owners:
             if hasattr(owner, "cp"):
                 owner.cp.min_points_per_centroid = 1
+    return [_quantizer_of(transform, inner) for transform in _transforms_of(inner) if hasattr(transform, "niter_pq")]
+
+
+def _quantizer_of(transform: Any, inner: Any) -> Any:
+    """Give an OPQ a quantizer with the index's own number of bits, and without advice on stderr."""
+    import faiss
+
+    bits = [part.pq.nbits for part in parts_of(inner) if hasattr(part, "pq")]
+    quantizer = faiss.ProductQuantizer(transform.d_out, transform.M, bits[0] if bits else 8)
+    quantizer.cp.min_points_per_centroid = 1
+    transform.pq = quantizer
+    return quantizer

@@ -1,6 +1,6 @@
 """Datastore: the training examples' features and labels, searchable, growing, and safe on disk."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from knn_ue.arrays import (
     text_tuple,
     to_numpy,
 )
+from knn_ue.datastore.chunks import Chunk, Progress, write_chunks
 from knn_ue.datastore.folder import KIND, MAX_ID, Base, read_base, write_base
 from knn_ue.datastore.indexes import build_index, rebuild_index
 from knn_ue.datastore.journal import Added, Change, Journal, Removed, read_journal
@@ -129,6 +130,38 @@ class Datastore:
             build_index(vectors, options, keep_vectors=keep_vectors),
         )
         return cls(Base(segment=segment, options=options, normalization=normalization, next_id=len(vectors)))
+
+    @classmethod
+    def build_from_chunks(
+        cls,
+        path: str | Path,
+        chunks: Iterable[Chunk],
+        *,
+        index: str | IndexOptions = "exact",
+        normalize: Normalize = "none",
+        keep_vectors: bool = True,
+        train_rows: int = 1 << 17,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> "Datastore":
+        """Build a store larger than memory in the folder `path` from `chunks`, read once, and load it.
+
+        A chunk is (features, labels) or (features, labels, texts). The index is trained on `train_rows` random rows.
+        In memory are one chunk, that sample, the index, and per row a label, an id and where its text ends; the disk
+        holds the vectors twice while the folder is written. A crash leaves what the folder held before. `progress` is
+        called with ("read" or "index", rows done, all rows or None).
+        """
+        write_chunks(
+            path,
+            chunks,
+            index=index,
+            normalize=normalize,
+            keep_vectors=keep_vectors,
+            train_rows=train_rows,
+            seed=seed,
+            progress=progress,
+        )
+        return cls.load(path)
 
     def __len__(self) -> int:
         return sum(len(segment) for segment in self._state.segments)
