@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,33 @@ def write_arrays(target: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[s
         file.flush()
         os.fsync(file.fileno())
         return {"size": file.tell(), "sha256": digest.hexdigest()}
+
+
+class StagedRows:
+    """Rows that do not fit into memory, appended to a file without a name: it goes when the process goes."""
+
+    def __init__(self, folder: Path, dtype: type[np.generic], n_columns: int) -> None:
+        self.dtype = np.dtype(dtype)
+        self.n_columns = n_columns
+        self.n_rows = 0
+        self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by `close`)
+
+    def append(self, rows: npt.NDArray[Any]) -> None:
+        """Write `rows` (n, n_columns) behind the others."""
+        self._file.write(np.ascontiguousarray(rows, dtype=self.dtype).data)
+        self.n_rows += len(rows)
+
+    def map(self) -> npt.NDArray[Any]:
+        """Return all rows (n, n_columns), mapped and writable."""
+        self._file.flush()
+        shape = (self.n_rows, self.n_columns)
+        if not self.n_rows:
+            return np.empty(shape, dtype=self.dtype)
+        return np.asarray(np.memmap(self._file, dtype=self.dtype, mode="r+", shape=shape))
+
+    def close(self) -> None:
+        """Give the disk space back; what was mapped stays until it is let go."""
+        self._file.close()
 
 
 def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -56,7 +56,7 @@ def fuzz(factory: str, n_times: int) -> str:
             path.write_bytes(mutated(content, rng))
             signal.alarm(30)
             try:
-                index = read_index(path, vectors, options)
+                index = read_index(path, vectors.shape, vectors, options)
                 index.search(queries, 5)
                 index.search(queries, 40, excluded)
             except StorageError:

@@ -137,7 +137,7 @@ def test_a_file_that_is_meant_to_crash_faiss_is_refused_before_a_search(name, ve
     (tmp_path / "index").write_bytes(attack(faiss.serialize_index(inner).tobytes(), inner))
 
     with pytest.raises(StorageError, match=r"is not a (usable )?faiss index"):
-        read_index(tmp_path / "index", vectors, options)
+        read_index(tmp_path / "index", vectors.shape, vectors, options)
 
 
 def test_an_index_that_keeps_its_lists_in_another_file_is_refused_before_that_is_opened(vectors, tmp_path):
@@ -153,7 +153,7 @@ def test_an_index_that_keeps_its_lists_in_another_file_is_refused_before_that_is
     os.mkfifo(tmp_path / "outside")  # opening it would wait for ever
 
     with pytest.raises(StorageError, match="is not a faiss index as we write it: do not trust this folder"):
-        read_index(tmp_path / "index", vectors, options)
+        read_index(tmp_path / "index", vectors.shape, vectors, options)
 
 
 @pytest.mark.parametrize(("factory", "name"), [("IVF8,Flat", "nprobe"), ("IVF8,PQ4x4fs", "nprobe")])
@@ -162,7 +162,7 @@ def test_a_huge_search_setting_in_the_file_does_no_harm(factory, name, vectors, 
     index = build_index(vectors, options)
     (tmp_path / "index").write_bytes(with_a_field(name, 1 << 40)(b"", index.inner))
 
-    assert read_index(tmp_path / "index", vectors, options).search(vectors[:3], 5)[1].shape == (3, 5)
+    assert read_index(tmp_path / "index", vectors.shape, vectors, options).search(vectors[:3], 5)[1].shape == (3, 5)
 
 
 def test_rows_that_do_not_exist_are_refused_when_the_index_names_them(vectors, tmp_path):
@@ -175,4 +175,4 @@ def test_rows_that_do_not_exist_are_refused_when_the_index_names_them(vectors, t
     index.write(tmp_path / "index")
 
     with pytest.raises(StorageError, match="the index names rows that do not exist among 600: rebuild it"):
-        read_index(tmp_path / "index", vectors, IndexOptions(factory="IVF8,Flat")).search(vectors[:3], 5)
+        read_index(tmp_path / "index", vectors.shape, vectors, IndexOptions(factory="IVF8,Flat")).search(vectors[:3], 5)

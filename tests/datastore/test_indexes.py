@@ -120,37 +120,86 @@ def test_every_kind_of_index_that_can_be_written_is_read_back_the_same(factory, 
     index = build_index(vectors[:300], options)
     index.write(tmp_path / "index")
 
-    read = read_index(tmp_path / "index", vectors[:300], options)
+    read = read_index(tmp_path / "index", vectors[:300].shape, vectors[:300], options)
 
     np.testing.assert_array_equal(read.search(vectors[:30], 5)[1], index.search(vectors[:30], 5)[1])
 
 
-def test_n_probe_reaches_the_lists_behind_a_pre_transform(vectors):
-    few, many = (
-        build_index(vectors, IndexOptions(factory="PCA16,IVF16,Flat", n_probe=n)).search(vectors[:50] + 0.05, 10)[1]
-        for n in (1, 16)
+# An option, two values of it, and the share of the second's neighbors that the first may find at most.
+REACHING = {
+    "n_probe": ({"factory": "IVF16,Flat"}, "n_probe", (1, 16), 0.8),
+    "n_probe of a fast scan": ({"factory": "IVF16,PQ8x4fs"}, "n_probe", (1, 16), 0.8),
+    "n_probe behind PCA": ({"factory": "PCA16,IVF16,Flat"}, "n_probe", (1, 16), 0.8),
+    "n_probe behind PCA, of codes": ({"factory": "PCA12,IVF16,PQ6x4", "recompute": False}, "n_probe", (1, 16), 0.8),
+    "n_probe behind OPQ": ({"factory": "OPQ8,IVF16,PQ8x4"}, "n_probe", (1, 16), 0.8),
+    "ef_search": ({"factory": "HNSW4"}, "ef_search", (1, 400), 0.9),
+    "ef_search behind PCA": ({"factory": "PCA16,HNSW4"}, "ef_search", (1, 400), 0.9),
+    "ef_search behind a rotation": ({"factory": "RR16,HNSW4_SQ8"}, "ef_search", (1, 400), 0.9),
+    "refine_factor": ({"factory": "PQ4x4"}, "refine_factor", (1, 50), 0.7),
+    "refine_factor behind PCA": ({"factory": "PCA8,PQ4x4"}, "refine_factor", (1, 50), 0.7),
+    "refine_factor behind OPQ": ({"factory": "OPQ4_8,PQ4x4fs"}, "refine_factor", (1, 50), 0.7),
+}
+
+
+@pytest.mark.parametrize("name", REACHING)
+def test_an_option_reaches_the_index_inside(name, vectors):
+    fixed, option, values, at_most = REACHING[name]
+    queries = vectors[:50] + np.float32(0.05)
+
+    few, many = (build_index(vectors, IndexOptions(**fixed, **{option: n})).search(queries, 10)[1] for n in values)
+
+    assert recall(few, many) < at_most
+
+
+@pytest.mark.parametrize("factory", ["PQ8x4", "PCA8,PQ8x4", "OPQ4_8,PQ4x4", "PCA8,IVF4,PQ4x4fs"])
+def test_recompute_changes_the_distances_but_not_what_is_found(factory, vectors):
+    queries = vectors[:50] + np.float32(0.05)
+
+    (exact, exact_rows), (estimated, rows) = (
+        build_index(vectors, IndexOptions(factory=factory, recompute=choice)).search(queries, 10)
+        for choice in (True, False)
     )
 
-    assert recall(many, build_index(vectors, IndexOptions()).search(vectors[:50] + 0.05, 10)[1]) == 1.0
-    assert recall(few, many) < 0.8
+    np.testing.assert_array_equal(np.sort(rows), np.sort(exact_rows))
+    assert np.abs(exact - estimated).max() > 0.1
 
 
-def test_ef_search_reaches_the_graph_behind_a_pre_transform(vectors):
-    few, many = (
-        build_index(vectors, IndexOptions(factory="PCA16,HNSW4", ef_search=n)).search(vectors[:50] + 0.05, 10)[1]
-        for n in (1, 400)
-    )
+# On clusters, as features of a classifier are: the share of ten true neighbors that must be found.
+CLUSTERED = {
+    "PQ32x5": ({}, 0.8),
+    "PQ32x5 refined": ({"factory": "PQ32x5", "refine_factor": 8}, 1.0),
+    "OPQ16,PQ16x4": ({"refine_factor": 20}, 0.95),
+    "OPQ12_24,IVF12,PQ12x4fs": ({"n_probe": 4, "refine_factor": 20}, 0.95),
+    "SQ8": ({}, 0.97),
+    "SQ4": ({"refine_factor": 4}, 0.98),
+    "SQfp16": ({}, 1.0),
+    "HNSW16": ({"ef_search": 64}, 0.95),
+    "HNSW16_SQ8": ({"ef_search": 64}, 0.95),
+    "PCA24,HNSW16": ({"ef_search": 128, "refine_factor": 8}, 0.95),
+    "PQ16x4fs": ({"refine_factor": 20}, 0.9),
+    "IVF12,PQ16x4fsr": ({"n_probe": 4, "refine_factor": 20}, 0.9),
+    "PCA24,IVF12,SQ8": ({"n_probe": 4, "refine_factor": 8}, 0.95),
+    "PCA24,IVF12,PQ12x4": ({"n_probe": 4, "refine_factor": 20}, 0.95),
+    "PCA24,IVF12,PQ12x4fs": ({"n_probe": 4, "refine_factor": 20}, 0.95),
+}
 
-    assert recall(few, many) < 0.9
+
+@pytest.fixture(scope="module")
+def clusters():
+    rng = np.random.default_rng(0)
+    centers = 3 * rng.normal(size=(12, 32))
+    return (centers[rng.integers(12, size=2000)] + rng.normal(size=(2000, 32))).astype(np.float32)
 
 
-def test_refine_factor_refines_behind_a_pre_transform(vectors):
-    plain, refined = (
-        build_index(vectors, IndexOptions(factory="PCA8,PQ4x4", refine_factor=n)).search(vectors[:50] + 0.05, 10)[1]
-        for n in (1, 50)
-    )
+@pytest.mark.parametrize("name", CLUSTERED)
+def test_every_combination_meets_its_recall_on_clusters(name, clusters):
+    options, at_least = CLUSTERED[name]
+    queries = clusters[:100] + np.float32(0.05)
+    truth = build_index(clusters, IndexOptions()).search(queries, 10)[1]
 
-    assert recall(plain, refined) < 0.7
+    found = build_index(clusters, IndexOptions(**({"factory": name} | options))).search(queries, 10)[1]
+
+    assert recall(found, truth) >= at_least
 
 
 @pytest.mark.parametrize(("n_rows", "factory"), [(1 << 20, "Flat"), ((1 << 20) + 1, "IVF4096,SQ8")])
@@ -208,8 +257,9 @@ def test_an_index_that_was_built_once_is_exact_where_too_few_rows_are_left(vecto
     assert sorted(rows[0].tolist()) == [0, 1, 2, 3, 4]
 
 
-def test_faiss_keeps_silent_about_small_training_sets(vectors, capfd):
-    build_index(vectors, IndexOptions(factory="PCA8,IVF64,PQ4x4"))
+@pytest.mark.parametrize("factory", ["PCA8,IVF64,PQ4x4", "OPQ4,PQ4x4"])
+def test_faiss_keeps_silent_about_small_training_sets(factory, vectors, capfd):
+    build_index(vectors, IndexOptions(factory=factory))
 
     assert capfd.readouterr().err == ""
 

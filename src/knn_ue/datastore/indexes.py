@@ -1,5 +1,6 @@
 """faiss behind one `build_index`; faiss's squared distances end here."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +20,8 @@ _SEARCH_VALUES = 1 << 22
 class Index(Protocol):
     """Rows of an array, ready to be searched; `approximate` says whether its distances are."""
 
-    vectors: FloatArray
+    @property
+    def n_columns(self) -> int: ...
 
     @property
     def approximate(self) -> bool: ...
@@ -35,8 +37,21 @@ class Index(Protocol):
         ...
 
 
-def build_index(vectors: FloatArray, options: IndexOptions) -> Index:
-    """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied."""
+def build_index(
+    vectors: FloatArray,
+    options: IndexOptions,
+    *,
+    keep_vectors: bool = True,
+    train_rows: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Index:
+    """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied.
+
+    It is trained on `train_rows` rows drawn by `seed`, or all; `progress` is told how many rows it holds so far.
+    """
+    if not keep_vectors:
+        check_keeps_vectors(options)
     if options.factory == "Flat":
         _refuse_settings(options)
         return ExactIndex(vectors)
@@ -49,17 +64,21 @@ def build_index(vectors: FloatArray, options: IndexOptions) -> Index:
             f'index must be "exact", "auto" or a faiss factory string for {vectors.shape[1]} columns, '
             f"got {options.factory!r} ({faiss_reason(error)})"
         ) from None
-    _prepare_training(inner)
+    quantizers = _prepare_training(inner)
     try:
-        inner.train(vectors)
+        inner.train(_sample(vectors, train_rows, seed))
+        _drop_training_leftovers(inner)
+        quantizers.clear()
         for start in range(0, len(vectors), _ADD_ROWS):
             inner.add(vectors[start : start + _ADD_ROWS])
+            if progress is not None:
+                progress(inner.ntotal)
     except (RuntimeError, MemoryError) as error:
         raise InvalidInputError(
             f"faiss cannot build {options.factory!r} from {len(vectors)} rows ({faiss_reason(error)}): "
             'store more examples or choose a smaller index, such as "exact"'
         ) from None
-    return FaissIndex(inner, vectors, options)
+    return FaissIndex(inner, vectors if keep_vectors else None, options)
 
 
 def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
@@ -70,26 +89,40 @@ def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
         return ExactIndex(vectors)
 
 
-def read_index(path: Path, vectors: FloatArray, options: IndexOptions) -> Index:
-    """Read a faiss file whose checksum was verified, refusing one that does not belong to `vectors`."""
-    return FaissIndex(read_faiss(path, vectors.shape), vectors, options)
+def read_index(path: Path, shape: tuple[int, ...], vectors: FloatArray | None, options: IndexOptions) -> "FaissIndex":
+    """Read a faiss file whose checksum was verified, refusing one that is not over `shape` (rows, columns)."""
+    return FaissIndex(read_faiss(path, shape), vectors, options)
+
+
+def check_keeps_vectors(options: IndexOptions) -> None:
+    """Raise unless an index with these `options` can do without the vectors."""
+    if options.factory == "Flat" or options.recompute:
+        raise InvalidInputError(
+            "without vectors exact distances cannot be computed: use keep_vectors=True, or an index that does without, "
+            'such as IndexOptions(factory="PCA64,PQ16", recompute=False)'
+        )
 
 
 class FaissIndex:
     """A faiss index proposes rows; their distances are computed from the vectors, or the index's own are kept."""
 
-    def __init__(self, inner: Any, vectors: FloatArray, options: IndexOptions) -> None:
+    def __init__(self, inner: Any, vectors: FloatArray | None, options: IndexOptions) -> None:
         self.inner = inner
         self.vectors = vectors
         self.refine_factor = options.refine_factor
         self.approximate = not options.recompute
         _apply_settings(inner, options)
 
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the vectors as they are given."""
+        return int(self.inner.d)
+
     def search(
         self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
     ) -> tuple[FloatArray, IntArray]:
         """See `Index.search`; fetches more where excluded rows leave fewer than `n_neighbors`."""
-        n_rows = len(self.vectors)
+        n_rows: int = self.inner.ntotal
         fetch = min(n_rows, n_neighbors * self.refine_factor)
         distances, rows, filled = self._search_once(queries, n_neighbors, fetch, excluded)
         if excluded is not None:
@@ -105,11 +138,8 @@ class FaissIndex:
 
     def space(self, vectors: FloatArray) -> FloatArray:
         """See `Index.space`: what stands before the index (PCA, OPQ, ...) where its own distances are kept."""
-        import faiss
-
-        if self.approximate and hasattr(self.inner, "chain"):
-            for number in range(self.inner.chain.size()):
-                vectors = faiss.downcast_VectorTransform(self.inner.chain.at(number)).apply(vectors)
+        for transform in _transforms_of(self.inner) if self.approximate else []:
+            vectors = transform.apply(vectors)
         return vectors
 
     def write(self, path: Path) -> None:
@@ -133,6 +163,7 @@ class FaissIndex:
         if self.approximate:
             distances, rows = _sorted_roots(squared, found, n_neighbors)
         else:
+            assert self.vectors is not None
             distances, rows = sorted_by_distance(direct_distances(self.vectors, queries, found), found, n_neighbors)
         if fetch < n_neighbors:
             padding = ((0, 0), (0, n_neighbors - fetch))
@@ -151,8 +182,8 @@ class FaissIndex:
             squared, found = self.inner.search(queries, fetch)
         except (RuntimeError, MemoryError) as error:
             raise StorageError(f"faiss cannot search this index ({faiss_reason(error)}): rebuild it") from None
-        if found.max() >= len(self.vectors) or found.min() < -1:
-            raise StorageError(f"the index names rows that do not exist among {len(self.vectors)}: rebuild it")
+        if found.max() >= self.inner.ntotal or found.min() < -1:
+            raise StorageError(f"the index names rows that do not exist among {self.inner.ntotal}: rebuild it")
         return squared, found
 
 
@@ -204,8 +235,34 @@ def _refuse_settings(options: IndexOptions) -> None:
             raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
 
 
-def _prepare_training(inner: Any) -> None:
-    """Skip what faiss does for others: seconds of reordering each code book, and advice on stderr."""
+def _sample(vectors: FloatArray, n_rows: int | None, seed: int) -> FloatArray:
+    if n_rows is None or n_rows >= len(vectors):
+        return vectors
+    return vectors[np.sort(np.random.default_rng(seed).choice(len(vectors), n_rows, replace=False))]
+
+
+def _transforms_of(inner: Any) -> list[Any]:
+    """Return what stands before an index, each as its own class."""
+    import faiss
+
+    numbers = range(inner.chain.size() if hasattr(inner, "chain") else 0)
+    return [faiss.downcast_VectorTransform(inner.chain.at(number)) for number in numbers]
+
+
+def _drop_training_leftovers(inner: Any) -> None:
+    """Drop the full matrix (d, d) that a PCA keeps beside the part of it that is applied, and OPQ's quantizer."""
+    for transform in _transforms_of(inner):
+        if hasattr(transform, "PCAMat"):
+            transform.PCAMat.clear()
+        if hasattr(transform, "niter_pq"):
+            transform.pq = None
+
+
+def _prepare_training(inner: Any) -> list[Any]:
+    """Skip what faiss does for others: seconds of reordering each code book, and advice on stderr.
+
+    Returns what has to live until the training is done.
+    """
     for part in parts_of(inner):
         if hasattr(part, "do_polysemous_training"):  # only serves a search mode that is not used here
             part.do_polysemous_training = False
@@ -213,3 +270,15 @@ def _prepare_training(inner: Any) -> None:
         for owner in owners:
             if hasattr(owner, "cp"):
                 owner.cp.min_points_per_centroid = 1
+    return [_quantizer_of(transform, inner) for transform in _transforms_of(inner) if hasattr(transform, "niter_pq")]
+
+
+def _quantizer_of(transform: Any, inner: Any) -> Any:
+    """Give an OPQ a quantizer with the index's own number of bits, and without advice on stderr."""
+    import faiss
+
+    bits = [part.pq.nbits for part in parts_of(inner) if hasattr(part, "pq")]
+    quantizer = faiss.ProductQuantizer(transform.d_out, transform.M, bits[0] if bits else 8)
+    quantizer.cp.min_points_per_centroid = 1
+    transform.pq = quantizer
+    return quantizer

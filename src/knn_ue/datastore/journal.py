@@ -8,7 +8,7 @@ A finished record that fails its checksum is damage, and said to be.
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
@@ -33,12 +33,13 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Added:
-    """Rows that were added: float32 `features` as given by the user, not normalized."""
+    """Rows that were added: float32 `features` as given by the user, or already `normalized`."""
 
     features: FloatArray
     ids: IntArray
     labels: IntArray
     texts: PackedTexts
+    normalized: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,9 +52,12 @@ class Removed:
 Change = Added | Removed
 
 
-def start_journal(path: Path, generation: str) -> None:
-    """Create the empty journal of a generation; it says whose it is, so that a swapped one is found out."""
-    path.write_bytes(_opening(generation))
+def start_journal(path: Path, generation: str, changes: Sequence[Change] = ()) -> None:
+    """Create the journal of a generation; it says whose it is, so that a swapped one is found out."""
+    with path.open("xb") as file:
+        file.write(_opening(generation))
+        for change in changes:
+            file.write(_record(change))
 
 
 def read_journal(path: Path, generation: str) -> tuple["Journal", list[Change]]:
@@ -82,12 +86,7 @@ class Journal:
 
     def append(self, change: Change) -> "Journal":
         """Write one change and return the longer journal once it is on disk; after an error nothing has changed."""
-        body = arrays_to_bytes(_to_arrays(change))
-        if len(body) > _MAX_BODY_BYTES:
-            raise InvalidInputError(
-                f"one change may hold {_MAX_BODY_BYTES} bytes, this one has {len(body)}: make it in parts"
-            )
-        record = _head(len(body), zlib.crc32(body)) + body
+        record = _record(change)
         with storage_errors(f"{self.path} cannot be written", "nothing was changed"), locked(self.path.parent):
             self.check_unchanged()
             # Unbuffered, so that what failed to be written cannot be written again when the file closes.
@@ -112,6 +111,15 @@ class Journal:
 
 def _opening(generation: str) -> bytes:
     return _MAGIC + generation.encode() + b"\n"
+
+
+def _record(change: Change) -> bytes:
+    body = arrays_to_bytes(_to_arrays(change))
+    if len(body) > _MAX_BODY_BYTES:
+        raise InvalidInputError(
+            f"one change may hold {_MAX_BODY_BYTES} bytes, this one has {len(body)}: make it in parts"
+        )
+    return _head(len(body), zlib.crc32(body)) + body
 
 
 def _head(length: int, body_crc: int) -> bytes:
@@ -160,7 +168,8 @@ def _write_all(file: FileIO, position: int, record: bytes) -> None:
 def _to_arrays(change: Change) -> dict[str, npt.NDArray[Any]]:
     if isinstance(change, Removed):
         return {"removed_ids": change.ids}
-    return {"features": change.features, "ids": change.ids, "labels": change.labels, **change.texts.to_arrays()}
+    name = "vectors" if change.normalized else "features"
+    return {name: change.features, "ids": change.ids, "labels": change.labels, **change.texts.to_arrays()}
 
 
 def _decode(body: bytes, path: Path) -> Change:
@@ -168,13 +177,15 @@ def _decode(body: bytes, path: Path) -> Change:
         arrays = arrays_from_bytes(body)
         if set(arrays) == {"removed_ids"}:
             return Removed(ids=stored_array(arrays, "removed_ids", np.int64, 1))
-        features = float_matrix(stored_array(arrays, "features", np.float32, 2), "features", dtype=np.float32)
+        normalized = "vectors" in arrays
+        name = "vectors" if normalized else "features"
+        features = float_matrix(stored_array(arrays, name, np.float32, 2), name, dtype=np.float32)
         texts = PackedTexts.from_arrays(arrays)
         ids = stored_array(arrays, "ids", np.int64, 1)
         labels = label_vector(stored_array(arrays, "labels", np.int64, 1), "labels", length=len(features))
         if not len(features) == len(ids) == len(texts):
             raise ValueError("rows of different length")
-        return Added(features=features, ids=ids, labels=labels, texts=texts)
+        return Added(features=features, ids=ids, labels=labels, texts=texts, normalized=normalized)
     except ValueError as error:
         raise StorageError(
             f"{path} holds a record that is neither added nor removed rows ({error}): do not trust it"

@@ -7,10 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.arrays import FloatArray, check_choice, check_not_empty
+from knn_ue.datastore.exact import row_squared_norms
+from knn_ue.errors import InvalidInputError
 from knn_ue.tensorfile import stored_array
 
 Normalize = Literal["none", "l2", "standardize"]
 _ROWS = 1 << 14
+# Beyond this, float32 squared distances overflow to infinity or vanish, and faiss would order rows by chance.
+_SQUARED_NORM_RANGE = (1e-30, 1e37)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,22 @@ class Normalization:
         if kind not in get_args(Normalize) or not len(mean) == len(scale) == expected or not usable:
             raise ValueError(f"its normalization {kind!r} does not fit {n_columns} columns")
         return cls(kind, mean, scale)
+
+
+def check_range(vectors: FloatArray, *, all_of_them: bool = False) -> None:
+    """Refuse lengths that float32 distances cannot tell apart; short vectors only if no others are among them."""
+    low, high = _SQUARED_NORM_RANGE
+    if not all_of_them:
+        # Most queries pass by their largest value alone; norms cost as much as the rest of a quick search.
+        value = max(float(vectors.max(initial=0.0)), -float(vectors.min(initial=0.0)))
+        if vectors.shape[1] * value**2 <= high:
+            return
+    largest = float(row_squared_norms(vectors).max(initial=0.0))
+    if not largest <= high or (all_of_them and 0 < largest < low):
+        raise InvalidInputError(
+            f"features must have lengths between {low**0.5:.0e} and {high**0.5:.0e} for float32 distances, "
+            f"the longest has {largest**0.5:.3g}: multiply all features by one constant"
+        )
 
 
 def _blocks(features: FloatArray) -> list[FloatArray]:

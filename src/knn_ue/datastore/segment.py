@@ -16,9 +16,9 @@ Texts = Sequence[str | None] | PackedTexts
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Segment:
-    """Rows with rising `ids`, their vectors, labels and texts, the index over them, and which were `removed`."""
+    """Rows with rising `ids`, their vectors (if kept), labels, texts, the index over them, and which are `removed`."""
 
-    vectors: FloatArray
+    vectors: FloatArray | None
     ids: IntArray
     labels: IntArray
     texts: Texts
@@ -26,16 +26,14 @@ class Segment:
     removed: BoolArray
 
     @classmethod
-    def of(
-        cls, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Texts, index: Index | None = None
-    ) -> "Segment":
-        """Return a segment in which nothing is removed; searched exactly unless an index is given."""
+    def of(cls, vectors: FloatArray | None, ids: IntArray, labels: IntArray, texts: Texts, index: Index) -> "Segment":
+        """Return a segment in which nothing is removed."""
         return cls(
-            vectors=read_only(vectors),
+            vectors=None if vectors is None else read_only(vectors),
             ids=ids,
             labels=labels,
             texts=texts,
-            index=ExactIndex(vectors) if index is None else index,
+            index=index,
             removed=np.zeros(len(ids), dtype=bool),
         )
 
@@ -43,7 +41,8 @@ class Segment:
     def empty(cls, n_columns: int) -> "Segment":
         """Return a segment without rows."""
         none = np.empty(0, dtype=np.int64)
-        return cls.of(np.empty((0, n_columns), dtype=np.float32), none, none, [])
+        vectors = np.empty((0, n_columns), dtype=np.float32)
+        return cls.of(vectors, none, none, [], ExactIndex(vectors))
 
     def __len__(self) -> int:
         return len(self.ids) - int(self.removed.sum())
@@ -85,21 +84,36 @@ class Segment:
         self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None], beside: Index
     ) -> "Segment":
         """Return a segment with more rows at its end, searched exactly in the space of the index `beside` it."""
-        all_vectors = _append_rows(self.vectors, vectors)
+        all_vectors = _append_rows(self.require_vectors(), vectors)
         compared = beside.space(vectors)
         longer = Segment.of(
             all_vectors,
             np.concatenate((self.ids, ids)),
             np.concatenate((self.labels, labels)),
             [*self.texts, *texts],
-            ExactIndex(all_vectors if compared is vectors else _append_rows(self.index.vectors, compared)),
+            ExactIndex(all_vectors if compared is vectors else _append_rows(self._compared, compared)),
         )
         return replace(longer, removed=np.concatenate((self.removed, longer.removed[len(self.removed) :])))
+
+    def require_vectors(self) -> FloatArray:
+        """Return the vectors of a segment that keeps them."""
+        assert self.vectors is not None
+        return self.vectors
+
+    @property
+    def _compared(self) -> FloatArray:
+        assert isinstance(self.index, ExactIndex)
+        return self.index.vectors
 
     def live(self) -> tuple[FloatArray, IntArray, IntArray, list[str | None]]:
         """Return copies of vectors, ids, labels and texts of the rows that are not removed."""
         (rows,) = np.nonzero(~self.removed)
-        return self.vectors[rows], self.ids[rows], self.labels[rows], [self.texts[row] for row in rows.tolist()]
+        return (
+            self.require_vectors()[rows],
+            self.ids[rows],
+            self.labels[rows],
+            [self.texts[row] for row in rows.tolist()],
+        )
 
 
 def _append_rows(vectors: FloatArray, more: FloatArray) -> FloatArray:

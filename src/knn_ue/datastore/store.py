@@ -1,11 +1,10 @@
 """Datastore: the training examples' features and labels, searchable, growing, and safe on disk."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any
 
 import numpy as np
 
@@ -18,22 +17,19 @@ from knn_ue.arrays import (
     text_tuple,
     to_numpy,
 )
-from knn_ue.datastore.exact import ExactIndex, row_squared_norms
-from knn_ue.datastore.indexes import FaissIndex, build_index, read_index, rebuild_index
-from knn_ue.datastore.journal import Added, Change, Journal, Removed, read_journal, start_journal
-from knn_ue.datastore.normalization import Normalization, Normalize
+from knn_ue.datastore.chunks import Chunk, Progress, write_chunks
+from knn_ue.datastore.folder import KIND, MAX_ID, Base, read_base, write_base
+from knn_ue.datastore.indexes import build_index, rebuild_index
+from knn_ue.datastore.journal import Added, Change, Journal, Removed, read_journal
+from knn_ue.datastore.normalization import Normalization, Normalize, check_range
 from knn_ue.datastore.options import IndexOptions, index_options
 from knn_ue.datastore.segment import Segment
 from knn_ue.datastore.texts import PackedTexts
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import Stored, generation_of, parse_folder, write_folder
-from knn_ue.tensorfile import stored_array
+from knn_ue.storage import Stored, generation_of, parse_folder
 from knn_ue.types import Neighbors
 
-KIND = "datastore"
-# Beyond this, float32 squared distances overflow to infinity or vanish, and faiss would order rows by chance.
-_SQUARED_NORM_RANGE = (1e-30, 1e37)
-_MAX_ID = 2**62
+_CHANGE_ROWS = 1 << 14
 _Found = tuple[FloatArray, IntArray, IntArray]
 
 
@@ -55,6 +51,29 @@ class _State:
     def has_changes(self) -> bool:
         return len(self.added.ids) > 0 or bool(self.base.removed.any())
 
+    @property
+    def first_added_id(self) -> int:
+        return self.next_id - len(self.added.ids)
+
+    def changes(self) -> list[Change]:
+        """Return changes that lead from the base as it was built to this state."""
+        found: list[Change] = []
+        added = self.added
+        for start in range(0, len(added.ids), _CHANGE_ROWS):
+            rows = slice(start, start + _CHANGE_ROWS)
+            texts = PackedTexts.pack(list(added.texts)[rows])
+            found.append(
+                Added(
+                    features=added.require_vectors()[rows],
+                    ids=added.ids[rows],
+                    labels=added.labels[rows],
+                    texts=texts,
+                    normalized=True,
+                )
+            )
+        removed = np.concatenate([segment.ids[segment.removed] for segment in self.segments])
+        return [*found, Removed(ids=removed)] if len(removed) else found
+
 
 class Datastore:
     """Labelled feature vectors that answer "which stored examples are nearest?".
@@ -69,19 +88,12 @@ class Datastore:
     (array([[0, 1]]), array([[0., 5.]]), array([[0, 1]]))
     """
 
-    def __init__(
-        self,
-        *,
-        base: Segment,
-        options: IndexOptions,
-        normalization: Normalization,
-        next_id: int,
-        stored: Stored | None = None,
-    ) -> None:
-        self.options = options
-        self._normalization = normalization
+    def __init__(self, base: Base, stored: Stored | None = None) -> None:
+        self.options = base.options
+        self._normalization = base.normalization
         self._lock = RLock()
-        self._state = _State(base=base, added=Segment.empty(base.vectors.shape[1]), next_id=next_id, stored=stored)
+        empty = Segment.empty(base.segment.index.n_columns)
+        self._state = _State(base=base.segment, added=empty, next_id=base.next_id, stored=stored)
 
     @classmethod
     def build(
@@ -92,27 +104,64 @@ class Datastore:
         texts: Sequence[str] | None = None,
         index: str | IndexOptions = "exact",
         normalize: Normalize = "none",
+        keep_vectors: bool = True,
     ) -> "Datastore":
         """Store `features` (n, d) with `labels` (n,) and optional `texts`; ids are 0 .. n - 1.
 
         `index`: "exact", "auto" (see `index_options`), a faiss factory string or `IndexOptions`. A C-contiguous
         float32 array, memory-mapped or not, is referred to, not copied: do not change it afterwards.
+
+        `keep_vectors=False` keeps only what the index made of them, often 64 times smaller: distances cannot be
+        recomputed (`IndexOptions(recompute=False)`) and the store cannot be compacted, but it is searched, changed and
+        saved as any other.
         """
         matrix = float_matrix(features, "features", dtype=np.float32)
         if texts is not None:
             texts = text_tuple(texts, "texts", length=len(matrix))
         normalization = Normalization.learn(matrix, normalize)
         vectors = normalization(matrix)
-        _check_range(vectors, all_of_them=True)
+        check_range(vectors, all_of_them=True)
         options = index_options(index, *vectors.shape)
-        base = Segment.of(
-            vectors,
+        segment = Segment.of(
+            vectors if keep_vectors else None,
             np.arange(len(vectors)),
             label_vector(labels, "labels", length=len(vectors)),
             [None] * len(vectors) if texts is None else texts,
-            build_index(vectors, options),
+            build_index(vectors, options, keep_vectors=keep_vectors),
         )
-        return cls(base=base, options=options, normalization=normalization, next_id=len(vectors))
+        return cls(Base(segment=segment, options=options, normalization=normalization, next_id=len(vectors)))
+
+    @classmethod
+    def build_from_chunks(
+        cls,
+        path: str | Path,
+        chunks: Iterable[Chunk],
+        *,
+        index: str | IndexOptions = "exact",
+        normalize: Normalize = "none",
+        keep_vectors: bool = True,
+        train_rows: int = 1 << 17,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> "Datastore":
+        """Build a store larger than memory in the folder `path` from `chunks`, read once, and load it.
+
+        A chunk is (features, labels) or (features, labels, texts). The index is trained on `train_rows` random rows.
+        In memory are one chunk, that sample, the index, and per row a label, an id and where its text ends; the disk
+        holds the vectors twice while the folder is written. A crash leaves what the folder held before. `progress` is
+        called with ("read" or "index", rows done, all rows or None).
+        """
+        write_chunks(
+            path,
+            chunks,
+            index=index,
+            normalize=normalize,
+            keep_vectors=keep_vectors,
+            train_rows=train_rows,
+            seed=seed,
+            progress=progress,
+        )
+        return cls.load(path)
 
     def __len__(self) -> int:
         return sum(len(segment) for segment in self._state.segments)
@@ -120,7 +169,7 @@ class Datastore:
     @property
     def n_columns(self) -> int:
         """Number of feature columns."""
-        return int(self._state.base.vectors.shape[1])
+        return self._state.base.index.n_columns
 
     @property
     def path(self) -> Path | None:
@@ -142,7 +191,7 @@ class Datastore:
         """
         check_positive(n_neighbors, "n_neighbors")
         queries = self._normalization(self._checked_features(features))
-        _check_range(queries)
+        check_range(queries)
         base, added = self._state.segments
         found = base.search(queries, n_neighbors)
         if len(added.ids):
@@ -167,7 +216,7 @@ class Datastore:
         packed = PackedTexts.pack(
             [None] * len(matrix) if texts is None else text_tuple(texts, "texts", length=len(matrix))
         )
-        _check_range(self._normalization(matrix))
+        check_range(self._normalization(matrix))
         with self._lock:
             ids = np.arange(self._state.next_id, self._state.next_id + len(matrix))
             self._make(Added(features=matrix, ids=ids, labels=new_labels, texts=packed))
@@ -190,7 +239,7 @@ class Datastore:
         """Rebuild the index over the examples stored now; ids stay, removed rows and the journal go.
 
         Holds a second copy of the vectors while it works; a crash leaves the store as it was. Where too few rows are
-        left to train the index, they are searched exactly.
+        left to train the index, they are searched exactly. A store that keeps no vectors cannot be compacted.
         """
         with self._lock:
             state = self._state
@@ -200,20 +249,32 @@ class Datastore:
             if state.stored is None or state.journal is None:
                 self._state = _State(base=base, added=Segment.empty(self.n_columns), next_id=state.next_id)
             else:
-                self._write(state.stored.path, base, state.stored.identity, state.journal.check_unchanged)
+                write_base(
+                    state.stored.path,
+                    self._base(base, state.next_id),
+                    identity=state.stored.identity,
+                    precondition=state.journal.check_unchanged,
+                )
                 self._state = Datastore.load(state.stored.path)._state
 
     def save(self, path: str | Path) -> str:
         """Write a snapshot to the folder `path` in one step, changes folded in, and return its identity.
 
-        On the folder that this store was loaded from, that is `compact`.
+        On the folder that this store was loaded from, that is `compact`. Without vectors nothing can be folded in:
+        the changes go to the snapshot's journal, and the store's own folder already has them.
         """
         with self._lock:
             state = self._state
+            keeps_vectors = state.base.vectors is not None
             if state.stored is not None and _is_still_at(state.stored, Path(path)):
-                self.compact()
+                if keeps_vectors:
+                    self.compact()
                 return state.stored.identity
-            return self._write(path, self._compacted(state) if state.has_changes else state.base)
+            if keeps_vectors or not state.has_changes:
+                segment = self._compacted(state) if state.has_changes else state.base
+                return write_base(path, self._base(segment, state.next_id))
+            base = self._base(replace(state.base, removed=np.zeros_like(state.base.removed)), state.first_added_id)
+            return write_base(path, base, changes=state.changes())
 
     def detached(self) -> "Datastore":
         """Return a store of the same examples that writes to no folder: what changes it leaves this one as it is."""
@@ -229,15 +290,15 @@ class Datastore:
 
     def arrays(self) -> tuple[FloatArray, IntArray]:
         """Return the vectors (n, d) stored now, normalized as they are searched, and their labels (n,)."""
-        base = self._settled()
-        return base.vectors, base.labels
+        vectors, segment = self._settled()
+        return vectors, segment.labels
 
     def reindexed(self, index: str | IndexOptions) -> "Datastore":
         """Return a store of the same examples, ids and all, that is searched by another index and has no folder."""
-        base = self._settled()
-        options = index_options(index, *base.vectors.shape)
-        rebuilt = replace(base, index=build_index(base.vectors, options))
-        return Datastore(base=rebuilt, options=options, normalization=self._normalization, next_id=self._state.next_id)
+        vectors, segment = self._settled()
+        options = index_options(index, *vectors.shape)
+        rebuilt = replace(segment, index=build_index(vectors, options))
+        return Datastore(replace(self._base(rebuilt, self._state.next_id), options=options))
 
     @classmethod
     def load(cls, path: str | Path, *, identity: str | None = None) -> "Datastore":
@@ -247,7 +308,7 @@ class Datastore:
     @classmethod
     def _from_stored(cls, stored: Stored) -> "Datastore":
         try:
-            store = cls._base_from_stored(stored)
+            store = cls(read_base(stored), stored)
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(
                 f"{stored.path} does not hold a datastore as we write it ({error}): restore it from a copy"
@@ -258,63 +319,26 @@ class Datastore:
         store._state = replace(store._state, journal=journal)
         return store
 
-    @classmethod
-    def _base_from_stored(cls, stored: Stored) -> "Datastore":
-        arrays = stored.arrays
-        vectors = stored_array(arrays, "vectors", np.float32, 2)
-        ids = stored_array(arrays, "ids", np.int64, 1)
-        labels = label_vector(stored_array(arrays, "labels", np.int64, 1), "labels")
-        texts = PackedTexts.from_arrays(arrays)
-        if not len(vectors) == len(ids) == len(labels) == len(texts) or not vectors.shape[1]:
-            raise ValueError("its arrays have different lengths")
-        _check_range(vectors, all_of_them=True)
-        next_id = stored.options["next_id"]
-        if type(next_id) is not int or not 0 <= next_id <= _MAX_ID:
-            raise ValueError(f"its next id is {next_id!r}")
-        if len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[0] < 0 or ids[-1] >= next_id):
-            raise ValueError("its ids do not rise")
-        options = IndexOptions(**stored.options["index"])
-        searched_exactly = options.factory == "Flat" or "index" not in stored.files
-        index = ExactIndex(vectors) if searched_exactly else read_index(stored.files["index"], vectors, options)
-        return cls(
-            base=Segment.of(vectors, ids, labels, texts, index),
-            options=options,
-            normalization=Normalization.from_arrays(stored.options["normalize"], arrays, vectors.shape[1]),
-            next_id=next_id,
-            stored=stored,
-        )
-
-    def _settled(self) -> Segment:
-        """Return all examples stored now in one segment."""
+    def _settled(self) -> tuple[FloatArray, Segment]:
+        """Return all examples stored now, in one segment, and their vectors."""
         state = self._state
-        return self._compacted(state) if state.has_changes else state.base
+        settled = self._compacted(state) if state.has_changes else state.base
+        if settled.vectors is None:
+            raise InvalidInputError("this store keeps no vectors: build it again from the features")
+        return settled.vectors, settled
 
     def _compacted(self, state: _State) -> Segment:
+        if state.base.vectors is None:
+            raise InvalidInputError(
+                "this store keeps no vectors, so its index cannot be rebuilt: build it again from the features"
+            )
         parts = list(zip(*(segment.live() for segment in state.segments), strict=True))
         vectors, ids, labels = (np.concatenate(part) for part in parts[:3])
         texts = [text for part in parts[3] for text in part]
         return Segment.of(vectors, ids, labels, texts, rebuild_index(vectors, self.options))
 
-    def _write(
-        self,
-        path: str | Path,
-        base: Segment,
-        identity: str | None = None,
-        precondition: Callable[[], None] | None = None,
-    ) -> str:
-        next_id = self._state.next_id
-        texts = base.texts if isinstance(base.texts, PackedTexts) else PackedTexts.pack(base.texts)
-        arrays: dict[str, Any] = {"vectors": base.vectors, "ids": base.ids, "labels": base.labels}
-        return write_folder(
-            path,
-            kind=KIND,
-            options={"index": asdict(self.options), "normalize": self._normalization.kind, "next_id": next_id},
-            arrays=arrays | texts.to_arrays() | self._normalization.to_arrays(),
-            files={"index": base.index.write} if isinstance(base.index, FaissIndex) else {},
-            journal=start_journal,
-            identity=identity,
-            precondition=precondition,
-        )
+    def _base(self, segment: Segment, next_id: int) -> Base:
+        return Base(segment=segment, options=self.options, normalization=self._normalization, next_id=next_id)
 
     def _make(self, change: Change) -> None:
         """Make a change durable, then visible. An interrupt between leaves a journal that is longer than we know."""
@@ -331,10 +355,10 @@ class Datastore:
             return replace(state, base=state.base.without(change.ids), added=state.added.without(change.ids))
         next_id = state.next_id + len(change.ids)
         continues = np.array_equal(change.ids, np.arange(state.next_id, next_id))
-        if change.features.shape[1] != self.n_columns or not continues or next_id > _MAX_ID:
+        if change.features.shape[1] != self.n_columns or not continues or next_id > MAX_ID:
             raise StorageError("the journal does not continue this store: it was swapped; restore it from a copy")
         texts = [change.texts[row] for row in range(len(change.ids))]
-        vectors = self._normalization(change.features)
+        vectors = change.features if change.normalized else self._normalization(change.features)
         added = state.added.extended(vectors, change.ids, change.labels, texts, state.base.index)
         return replace(state, added=added, next_id=next_id)
 
@@ -366,19 +390,3 @@ def _is_still_at(stored: Stored, path: Path) -> bool:
     except StorageError:
         return False
     return True
-
-
-def _check_range(vectors: FloatArray, *, all_of_them: bool = False) -> None:
-    """Refuse lengths that float32 distances cannot tell apart; short vectors only if no others are among them."""
-    low, high = _SQUARED_NORM_RANGE
-    if not all_of_them:
-        # Most queries pass by their largest value alone; norms cost as much as the rest of a quick search.
-        value = max(float(vectors.max(initial=0.0)), -float(vectors.min(initial=0.0)))
-        if vectors.shape[1] * value**2 <= high:
-            return
-    largest = float(row_squared_norms(vectors).max(initial=0.0))
-    if not largest <= high or (all_of_them and 0 < largest < low):
-        raise InvalidInputError(
-            f"features must have lengths between {low**0.5:.0e} and {high**0.5:.0e} for float32 distances, "
-            f"the longest has {largest**0.5:.3g}: multiply all features by one constant"
-        )
