@@ -74,6 +74,17 @@ def test_progress_is_told_what_is_read_and_indexed(rows, tmp_path, monkeypatch):
     assert told[5:] == [("index", 300, 500), ("index", 500, 500)]
 
 
+def test_what_progress_raises_is_not_mistaken_for_an_error_of_faiss(rows, tmp_path):
+    def stop(what, *_):
+        if what == "index":
+            raise RuntimeError("stopped by the user")
+
+    with pytest.raises(RuntimeError, match="stopped by the user"):
+        Datastore.build_from_chunks(tmp_path / "store", chunked(rows), index=IVF, progress=stop)
+
+    assert not (tmp_path / "store").exists()
+
+
 BAD_CHUNKS = {
     "no chunk": ([], "chunks is empty"),
     "a list": ([[1, 2]], "a chunk must be a tuple"),

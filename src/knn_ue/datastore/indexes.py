@@ -1,6 +1,7 @@
 """faiss behind one `build_index`; faiss's squared distances end here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -65,19 +66,15 @@ def build_index(
             f"got {options.factory!r} ({faiss_reason(error)})"
         ) from None
     quantizers = _prepare_training(inner)
-    try:
+    with _build_errors(options, len(vectors)):
         inner.train(_sample(vectors, train_rows, seed))
-        _drop_training_leftovers(inner)
-        quantizers.clear()
-        for start in range(0, len(vectors), _ADD_ROWS):
+    _drop_training_leftovers(inner)
+    quantizers.clear()
+    for start in range(0, len(vectors), _ADD_ROWS):
+        with _build_errors(options, len(vectors)):
             inner.add(vectors[start : start + _ADD_ROWS])
-            if progress is not None:
-                progress(inner.ntotal)
-    except (RuntimeError, MemoryError) as error:
-        raise InvalidInputError(
-            f"faiss cannot build {options.factory!r} from {len(vectors)} rows ({faiss_reason(error)}): "
-            'store more examples or choose a smaller index, such as "exact"'
-        ) from None
+        if progress is not None:
+            progress(inner.ntotal)
     return FaissIndex(inner, vectors if keep_vectors else None, options)
 
 
@@ -233,6 +230,17 @@ def _refuse_settings(options: IndexOptions) -> None:
     for name, default in (("n_probe", None), ("ef_search", None), ("refine_factor", 1), ("recompute", True)):
         if getattr(options, name) != default:
             raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
+
+
+@contextmanager
+def _build_errors(options: IndexOptions, n_rows: int) -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        raise InvalidInputError(
+            f"faiss cannot build {options.factory!r} from {n_rows} rows ({faiss_reason(error)}): "
+            'store more examples or choose a smaller index, such as "exact"'
+        ) from None
 
 
 def _sample(vectors: FloatArray, n_rows: int | None, seed: int) -> FloatArray:
