@@ -1,6 +1,7 @@
 """Data files and a fitted folder for the tests of the command line, on tiny models."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,14 @@ def run(*arguments: object) -> Result:
 def start(*arguments: object) -> "subprocess.Popen[str]":
     """Run the command as a user does, in a process of its own."""
     command = [sys.executable, "-c", "from knn_ue.cli import app; app()", *map(str, arguments)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    # A shell gives its background jobs, and so the tests it runs there, an ignored Ctrl-C to pass on.
+    return subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def write_rows(path: Path, rows: list[Any]) -> Path:

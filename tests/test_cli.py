@@ -129,19 +129,23 @@ def test_an_interrupt_ends_with_exit_code_130(monkeypatch):
     assert (result.exit_code, result.stderr) == (130, "knn-ue: interrupted\n")
 
 
+TRAIN_FILES = ["--encoder", "e", "--train", "a", "--validation", "b", "--out", "c"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["dance"],
         ["demo", "--toy", "--quick"],
         ["fit", "model", "--train", "a", "--validation", "b", "--out", "c", "--method", "magic"],
-        ["train", "--task", "poetry", "--encoder", "e", "--train", "a", "--validation", "b", "--out", "c"],
+        ["train", "--task", "poetry", *TRAIN_FILES],
         ["predict", "ue", "--input", "a.jsonl", "--output", "b.jsonl", "--abstain-below", "1.5"],
         ["index", "remove", "ue", "--ids", "one"],
         ["index", "remove", "ue", "--ids", "5-2"],
         ["index", "remove", "ue", "--ids", "1-99999999999"],
         ["index", "remove", "ue", "--ids", "9" * 30],
-        ["index", "tune", "ue"],
+        ["index", "tune", "ue", "--tolerance", "-1"],
+        ["train", "--task", "text", *TRAIN_FILES, "--set", "bound"],
     ],
     ids=" ".join,
 )

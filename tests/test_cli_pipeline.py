@@ -351,3 +351,65 @@ def test_fit_says_when_the_rows_of_the_promise_may_have_chosen_the_model(files, 
 
     assert result.exit_code == 0
     assert ("the promise of --target-risk may not hold" in result.stderr) == told
+
+
+def test_tune_chooses_an_index_and_the_answers_stay_as_good(files, tmp_path):
+    ue = tmp_path / "ue"
+    shutil.copytree(files.ue, ue)
+
+    told = run("index", "tune", ue, "--thorough", "--tolerance", 1000, "--json")
+
+    found = json.loads(told.stdout)
+    assert told.exit_code == 0
+    stored = json.loads(run("index", "info", ue, "--json").stdout)["datastores"][0]["index"]
+    assert stored == found["chosen"]
+    assert found["trials"][0]["options"]["factory"] == "Flat"
+    assert run("predict", ue, "--input", files.test, "--output", tmp_path / "answers.jsonl").exit_code == 0
+
+
+def test_a_dry_run_of_tune_changes_nothing(files, tmp_path):
+    ue = tmp_path / "ue"
+    shutil.copytree(files.ue, ue)
+    before = {path: path.read_bytes() for path in ue.rglob("*") if path.is_file()}
+
+    told = run("index", "tune", ue, "--thorough", "--dry-run", "--picture", tmp_path / "frontier.svg")
+
+    assert told.exit_code == 0
+    assert "would choose" in told.stdout
+    assert (tmp_path / "frontier.svg").read_text().startswith("<?xml")
+    assert {path: path.read_bytes() for path in ue.rglob("*") if path.is_file()} == before
+
+
+def test_tune_of_a_small_store_says_that_nothing_was_tried(files, tmp_path):
+    ue = tmp_path / "ue"
+    shutil.copytree(files.ue, ue)
+
+    told = run("index", "tune", ue)
+
+    assert "chose the exact search: the store is small" in told.stdout
+
+
+def test_a_method_is_trained_and_fitted_by_its_name(files, tmp_path):
+    brief = ["--max-steps", 2, "--set", "n_features=16", "--json"]
+    trained = run(
+        *["train", "--task", files.name, "--encoder", files.model, *_data(files), "--out", tmp_path / "model"],
+        *["--method", "sngp", *brief],
+    )
+    fitted = run("fit", tmp_path / "model", *_data(files), "--out", tmp_path / "ue", "--method", "sngp")
+    refused = run("fit", tmp_path / "model", *_data(files), "--out", tmp_path / "other", "--method", "knn-ue")
+
+    assert trained.exit_code == 0, trained.output
+    assert fitted.exit_code == 0, fitted.output
+    assert "sngp for" in fitted.stdout
+    assert refused.exit_code == 1
+    assert "run knn-ue train --method knn-ue" in refused.stderr
+
+
+def test_an_option_the_method_does_not_have_is_named(files, tmp_path):
+    told = run(
+        *["train", "--task", files.name, "--encoder", files.model, *_data(files), "--out", tmp_path / "model"],
+        *["--method", "sngp", "--set", "epsilon=1"],
+    )
+
+    assert told.exit_code == 1
+    assert "sngp has no option 'epsilon': it has bound, n_features" in told.stderr

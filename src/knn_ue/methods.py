@@ -39,7 +39,8 @@ class Search:
 class Method:
     """One row of the registry: how the model is trained, how it is encoded, which calibrator reads the outputs.
 
-    `encoding` are the `EncodingOptions` the method cannot do without. The tasks are those of the training.
+    `encoding` are the `EncodingOptions` the method cannot do without; `reads_training` says whether its calibrator
+    looks at the training outputs. The tasks are those of the training.
     """
 
     calibrator: type[LogitScaling]
@@ -47,6 +48,7 @@ class Method:
     summary: str
     training: type[TrainingMethod] = TrainingMethod
     encoding: Mapping[str, Any] = field(default_factory=dict)
+    reads_training: bool = True
 
 
 def _softmax_of(training: type[TrainingMethod], summary: str, **encoding: Any) -> Method:
@@ -56,6 +58,7 @@ def _softmax_of(training: type[TrainingMethod], summary: str, **encoding: Any) -
         summary=summary,
         training=training,
         encoding=encoding,
+        reads_training=False,
     )
 
 
@@ -75,6 +78,7 @@ METHODS: dict[str, Method] = {
         calibrator=TemperatureScaling,
         make=lambda _train, _search: TemperatureScaling(),
         summary="one temperature for all",
+        reads_training=False,
     ),
     "label-smoothing": _softmax_of(LabelSmoothing, "the softmax of a model trained on softened labels"),
     "mc-dropout": _softmax_of(TrainingMethod, "the mean over 20 passes with dropout", passes=20),

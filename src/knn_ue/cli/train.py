@@ -59,6 +59,7 @@ def train(
     from knn_ue.training import TrainingOptions
     from knn_ue.training.finetune import finetune
 
+    training = METHODS[method].training().with_options(_settings(settings or []))
     options = TrainingOptions.fast(seed=seed) if fast else TrainingOptions(seed=seed)
     given = {"epochs": epochs, "max_steps": max_steps, "batch_size": batch_size, "learning_rate": learning_rate}
     given["max_length"] = max_length
@@ -74,7 +75,7 @@ def train(
             encoder=_encoder(encoder),
             out=out,
             options=options,
-            method=METHODS[method].training().with_options(_settings(settings or [])),
+            method=training,
             device=device,
             overwrite=overwrite,
             on_progress=_Live(bars, options),

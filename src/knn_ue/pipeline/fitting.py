@@ -55,6 +55,8 @@ def fit_rows(
     train = _checked(encoder, train_rows, name="training")
     validation = _checked(encoder, validation_rows, name="validation")
     _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
+    if not METHODS[options.method].reads_training:
+        train = []  # checked like all others, but there is no need to run the model on them
     stored = _encoded(encoder, train, stage(progress, "training"))
     outputs = _encoded(encoder, validation, stage(progress, "validation"))
     held_out = np.zeros(len(outputs), dtype=bool)
