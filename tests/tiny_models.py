@@ -84,7 +84,7 @@ def save_tiny_model(
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
-    from knn_ue.encoding.huggingface import quiet
+    from knn_ue.encoding.loading import quiet
 
     names = class_names or CLASS_NAMES[task]
     vocab_size = save_tokenizer(folder, family)

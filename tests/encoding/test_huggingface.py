@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from knn_ue.encoding.huggingface import HuggingFaceEncoder, find_device
+from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.encoding.loading import find_device
 from knn_ue.errors import InvalidInputError, MissingExtraError
 from tiny_models import CLASS_NAMES, FAMILIES, HIDDEN_SIZE, N_LAYERS, ROWS, TASKS, save_tiny_model
 

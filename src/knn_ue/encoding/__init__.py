@@ -1,4 +1,4 @@
-"""Rows -> Outputs: `huggingface.HuggingFaceEncoder` runs the model; all else here needs no torch."""
+"""Rows -> Outputs: `huggingface.HuggingFaceEncoder` runs the model; nothing here loads torch when imported."""
 
 from knn_ue.encoding.inputs import TASKS, Example, Task, read_example, read_examples
 from knn_ue.encoding.options import EncodingOptions, Pooling

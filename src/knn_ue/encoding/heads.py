@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from knn_ue.encoding.inspection import base_prefix, last_linear
-from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from knn_ue.heads.base import Head
@@ -54,18 +53,9 @@ def training_of(config: Any) -> str:
     return str(_note(config).get("training", "plain"))
 
 
-def saved_head(path: str | Path, config: Any) -> "Head | None":
-    """Load the head saved beside the model, None where the model has none."""
-    if not _note(config).get("head"):
-        return None
-    from transformers.utils import cached_file
-
-    from knn_ue.heads.files import HEAD_FILE, load_head
-
-    file = cached_file(str(path), HEAD_FILE, _raise_exceptions_for_missing_entries=False)
-    if file is None:
-        raise InvalidInputError(f"{path} lacks {HEAD_FILE}, which makes its logits: copy it there, or train again")
-    return load_head(Path(file))
+def has_saved_head(config: Any) -> bool:
+    """Return whether a head of ours was saved beside the model."""
+    return bool(_note(config).get("head"))
 
 
 def save_model(folder: Path, model: Any) -> None:

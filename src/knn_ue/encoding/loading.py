@@ -1,0 +1,152 @@
+"""Models, tokenizers and devices, found and loaded; what goes wrong is said in one sentence."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from knn_ue.arrays import check_choice
+from knn_ue.encoding.heads import attach_head, has_saved_head
+from knn_ue.encoding.inputs import TASKS, Task
+from knn_ue.encoding.inspection import check_head, last_linear
+from knn_ue.errors import InvalidInputError, require
+from knn_ue.hub_access import cache_only_if_unreachable
+
+# Their tokenizers see a word at the start of a text and inside it as two different things.
+_NEEDS_PREFIX_SPACE = {"roberta", "deberta", "gpt2", "bloom", "longformer", "bart", "modernbert"}
+
+
+def find_device(name: str) -> Any:
+    """Return the torch device called `name`; "auto" is the first CUDA GPU, or the CPU where there is none."""
+    require("torch", extra="hf", purpose="HuggingFaceEncoder")
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()  # the device "meta" makes tensors, but none that can be read
+    except (RuntimeError, AssertionError, ImportError) as error:  # unknown name, a build without it, no such module
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(f"device {name!r} cannot be used here ({reason}): try --device cpu") from None
+    return device
+
+
+def load_config(path: str | Path, *, trust_remote_code: bool = False) -> Any:
+    """Load what a model says about itself, without its weights."""
+    require("transformers", extra="hf", purpose="HuggingFaceEncoder")
+    from transformers import AutoConfig
+
+    with _loading(path):
+        return AutoConfig.from_pretrained(str(path), trust_remote_code=trust_remote_code)
+
+
+def load_tokenizer(path: str | Path, task: Task, *, trust_remote_code: bool = False) -> Any:
+    """Load the tokenizer of a model, made ready for lists of words where the task needs them."""
+    check_choice(task, "task", TASKS)
+    config = load_config(path, trust_remote_code=trust_remote_code)
+    from transformers import AutoTokenizer
+
+    words = task == "token-classification" and config.model_type in _NEEDS_PREFIX_SPACE
+    extra = {"add_prefix_space": True} if words else {}
+    with _loading(path):
+        tokenizer = AutoTokenizer.from_pretrained(str(path), trust_remote_code=trust_remote_code, **extra)
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # transformers makes up an empty one where there is none
+        raise InvalidInputError(f"{path} has no tokenizer: save it there with tokenizer.save_pretrained")
+    if not tokenizer.is_fast:
+        raise InvalidInputError(f"{path} has only a slow tokenizer, which cannot tell words apart: save a fast one")
+    return tokenizer
+
+
+def load_model(
+    path: str | Path, task: Task, *, class_names: Sequence[str] | None = None, trust_remote_code: bool = False
+) -> tuple[Any, list[str]]:
+    """Load a classifier in float32, ready to predict, and the names of the weights its files do not have.
+
+    With `class_names` the model gets a head for these classes, new where the saved one is for others.
+    """
+    config = load_config(path, trust_remote_code=trust_remote_code)
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    auto = AutoModelForTokenClassification if task == "token-classification" else AutoModelForSequenceClassification
+    saved = [str(name) for name in config.id2label.values()]
+    if class_names is None:
+        check_head(config, task, str(path))
+    else:
+        config.id2label = dict(enumerate(class_names))
+        config.label2id = {name: number for number, name in enumerate(class_names)}
+        config.problem_type = "single_label_classification"
+    with _loading(path):
+        model, info = auto.from_pretrained(
+            str(path),
+            config=config,
+            trust_remote_code=trust_remote_code,
+            ignore_mismatched_sizes=class_names is not None,
+            output_loading_info=True,
+        )
+    missing = set(info["missing_keys"])
+    if class_names is None and has_saved_head(config):
+        attach_head(model, _load_head(path))  # and the last layer that is missing is not needed
+    if class_names is not None and list(class_names) != saved:
+        _start_anew(last_linear(model), config)  # a head of the right size may still be for other classes
+    return model.float().eval(), [name for name, _ in model.named_parameters() if name in missing]
+
+
+def _load_head(path: str | Path) -> Any:
+    from transformers.utils import cached_file
+
+    from knn_ue.heads.files import HEAD_FILE, load_head
+
+    with _loading(path):
+        file = cached_file(str(path), HEAD_FILE, _raise_exceptions_for_missing_entries=False)
+    if file is None:
+        raise InvalidInputError(f"{path} lacks {HEAD_FILE}, which makes its logits: copy it there, or train again")
+    return load_head(Path(file))
+
+
+def _start_anew(linear: Any, config: Any) -> None:
+    from torch.nn import init
+
+    init.normal_(linear.weight, std=getattr(config, "initializer_range", 0.02))
+    if linear.bias is not None:
+        init.zeros_(linear.bias)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from writing bars and reports; a download from the hub still shows its bar."""
+    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+    from transformers.utils import logging
+
+    verbosity, bars, no_hub_bars = (
+        logging.get_verbosity(),
+        logging.is_progress_bar_enabled(),
+        are_progress_bars_disabled(),
+    )
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if not no_hub_bars:
+        enable_progress_bars()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _loading(path: str | Path) -> Iterator[None]:
+    # A folder never asks the hub, so neither do we.
+    hub = nullcontext() if Path(path).is_dir() else cache_only_if_unreachable()
+    try:
+        with quiet(), hub:
+            yield
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise InvalidInputError(
+            f"the model {path} cannot be loaded ({reason.strip()[:300]}): "
+            "give a folder that save_pretrained wrote, or the name of a model on a hub you can reach"
+        ) from error
