@@ -49,7 +49,7 @@ class Explanation:
             lines.insert(0, self.text)
         for verb, reasons in (("raised", self.raised_by), ("lowered", self.lowered_by)):
             if reasons:
-                lines.append(f"  {verb} by {'; '.join(reasons)}")
+                lines.append(f"  weight {verb} by {'; '.join(reasons)}")
         for near in self.neighbors:
             mark = "agrees " if near.agrees else "differs"
             lines.append(f"  {mark} {near.distance:8.3f}  {near.label_name}  {near.text or f'id {near.id}'}")
