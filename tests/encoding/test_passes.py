@@ -93,3 +93,11 @@ def test_the_model_and_the_callers_randomness_are_left_as_they_were():
 
     assert torch.equal(torch.get_rng_state(), before)
     assert not any(module.training for module in model.modules())
+
+
+def test_a_class_that_no_pass_gives_any_probability_has_a_finite_logit():
+    answers = iter([torch.tensor([[0.0, 2000.0]]), torch.tensor([[0.0, 3000.0]]), torch.tensor([[1.0, 3000.0]])])
+
+    found = log_mean_probs(torch.nn.Linear(1, 1), lambda: next(answers), passes=3, seed=0)
+
+    assert torch.isfinite(found).all()
