@@ -58,7 +58,7 @@ def test_the_loss_rewards_the_entropy_of_the_dirichlet():
 
 def test_alpha_is_one_plus_the_count_times_the_density():
     torch.manual_seed(0)
-    head = PosteriorHead(in_features=WIDTH, n_classes=3).eval()
+    head = PosteriorHead(in_features=WIDTH, n_classes=3, latent_dim=2).eval()
     head.class_counts.copy_(torch.tensor([10.0, 0.0, 1000.0]))
     rows = torch.randn(5, WIDTH)
 
@@ -70,13 +70,15 @@ def test_alpha_is_one_plus_the_count_times_the_density():
 
 def test_probabilities_are_alpha_over_alpha_0():
     torch.manual_seed(0)
-    head = PosteriorHead(in_features=WIDTH, n_classes=3).eval()
+    head = PosteriorHead(in_features=WIDTH, n_classes=3, latent_dim=2).eval()
+    head.class_counts.copy_(torch.tensor([10.0, 20.0, 1000.0]))
     rows = torch.randn(5, WIDTH)
 
     probs = torch.softmax(head.logits(rows), dim=1)
 
     alpha = head(rows).exp()
     torch.testing.assert_close(probs, alpha / alpha.sum(dim=1, keepdim=True))
+    assert probs.max() > 0.8  # which a softmax of them, at most e / (e + 2), could not be
 
 
 def test_the_blobs_are_told_apart(trained):
