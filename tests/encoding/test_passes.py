@@ -93,3 +93,25 @@ def test_the_model_and_the_callers_randomness_are_left_as_they_were():
 
     assert torch.equal(torch.get_rng_state(), before)
     assert not any(module.training for module in model.modules())
+
+
+def test_a_class_that_no_pass_gives_any_probability_has_a_finite_logit():
+    answers = iter([torch.tensor([[0.0, 2000.0]]), torch.tensor([[0.0, 3000.0]]), torch.tensor([[1.0, 3000.0]])])
+
+    found = log_mean_probs(torch.nn.Linear(1, 1), lambda: next(answers), passes=3, seed=0)
+
+    assert torch.isfinite(found).all()
+
+
+def test_the_statistics_of_a_head_are_left_as_they_were():
+    from knn_ue.heads.posterior import PosteriorHead
+
+    model = torch.nn.Module()
+    model.encoder = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
+    model.knn_ue_head = head = PosteriorHead(in_features=4, n_classes=2, latent_dim=2)
+    model.eval()
+    before = {name: value.clone() for name, value in head.state_dict().items()}
+
+    log_mean_probs(model, lambda: head.logits(model.encoder(torch.randn(8, 4))), passes=3, seed=0)
+
+    assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())

@@ -74,3 +74,9 @@ def test_an_extreme_answer_stays_finite():
     loss = Evidential().loss(head(1e6 * torch.randn(6, 4)), torch.arange(6) % 3, 1.0)
 
     assert torch.isfinite(loss)
+
+
+def test_an_answer_that_is_no_number_is_left_to_the_trainer_which_names_the_step():
+    loss = Evidential().loss(torch.full((2, 3), torch.nan), torch.tensor([0, 1]), 1.0)
+
+    assert torch.isnan(loss)

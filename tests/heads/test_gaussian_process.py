@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from knn_ue.errors import InvalidInputError
+
 torch = pytest.importorskip("torch")
 
 from knn_ue.heads.gaussian_process import GaussianProcessHead  # noqa: E402
+from knn_ue.training.sngp import Sngp  # noqa: E402
 from rays import points_at, two_blobs  # noqa: E402
 
 WIDTH = 8
@@ -59,7 +62,7 @@ def test_the_variance_grows_away_from_the_data():
     )
 
     assert near < far < farther
-    assert farther < 1.5  # about 1 is the prior: the ridge keeps it from exploding
+    assert farther < 1.5  # 1 is the prior's, which the ridge keeps it from exploding beyond
 
 
 def test_logits_are_those_of_the_loss_shrunk_by_the_variance():
@@ -78,3 +81,16 @@ def test_random_features_are_never_trained():
     trained = {name for name, _ in make_head().named_parameters()}
 
     assert trained == {"output.weight"}
+
+
+def test_a_ridge_too_small_to_invert_is_refused_before_training():
+    with pytest.raises(InvalidInputError, match="ridge must be at least 1e-09, got 1e-18"):
+        Sngp(ridge=1e-18)
+
+
+def test_the_smallest_ridge_can_be_inverted():
+    head = make_head(n_features=256, ridge=1e-9)
+
+    head.set_covariance([torch.ones(1, WIDTH).repeat(2000, 1), torch.randn(3000, WIDTH)[:50]])
+
+    assert torch.isfinite(head.covariance).all()

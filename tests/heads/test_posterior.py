@@ -5,10 +5,12 @@ import pytest
 from scipy import stats
 from scipy.special import digamma
 
+from knn_ue.errors import InvalidInputError
+
 torch = pytest.importorskip("torch")
 
 from knn_ue.heads.posterior import PosteriorHead  # noqa: E402
-from knn_ue.training.posterior import uncertain_cross_entropy  # noqa: E402
+from knn_ue.training.posterior import Posterior, uncertain_cross_entropy  # noqa: E402
 from rays import points_at, two_blobs  # noqa: E402
 
 WIDTH = 6
@@ -56,7 +58,7 @@ def test_the_loss_rewards_the_entropy_of_the_dirichlet():
 
 def test_alpha_is_one_plus_the_count_times_the_density():
     torch.manual_seed(0)
-    head = PosteriorHead(in_features=WIDTH, n_classes=3).eval()
+    head = PosteriorHead(in_features=WIDTH, n_classes=3, latent_dim=2).eval()
     head.class_counts.copy_(torch.tensor([10.0, 0.0, 1000.0]))
     rows = torch.randn(5, WIDTH)
 
@@ -68,13 +70,15 @@ def test_alpha_is_one_plus_the_count_times_the_density():
 
 def test_probabilities_are_alpha_over_alpha_0():
     torch.manual_seed(0)
-    head = PosteriorHead(in_features=WIDTH, n_classes=3).eval()
+    head = PosteriorHead(in_features=WIDTH, n_classes=3, latent_dim=2).eval()
+    head.class_counts.copy_(torch.tensor([10.0, 20.0, 1000.0]))
     rows = torch.randn(5, WIDTH)
 
     probs = torch.softmax(head.logits(rows), dim=1)
 
     alpha = head(rows).exp()
     torch.testing.assert_close(probs, alpha / alpha.sum(dim=1, keepdim=True))
+    assert probs.max() > 0.8  # which a softmax of them, at most e / (e + 2), could not be
 
 
 def test_the_blobs_are_told_apart(trained):
@@ -101,3 +105,15 @@ def test_a_batch_of_one_row_can_be_learned_from(trained):
     head = PosteriorHead(in_features=WIDTH, n_classes=2)
 
     assert torch.isfinite(head.train()(torch.ones(1, WIDTH))).all()
+
+
+def test_an_alpha_that_is_no_number_is_left_to_the_trainer_which_names_the_step():
+    log_alpha = torch.full((2, 3), torch.nan)
+
+    assert torch.isnan(uncertain_cross_entropy(log_alpha, torch.tensor([0, 1]), entropy_weight=1e-5)).all()
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan])
+def test_an_entropy_weight_below_0_or_not_a_number_is_refused(weight):
+    with pytest.raises(InvalidInputError, match="entropy_weight must be at least 0"):
+        Posterior(entropy_weight=weight)

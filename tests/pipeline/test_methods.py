@@ -82,6 +82,23 @@ def test_outputs_may_stand_for_the_rows_they_are_of(models, fitted):
     assert pipe("a great film") == fitted[TEXT]("a great film")
 
 
+def test_outputs_of_one_pass_are_no_outputs_of_mc_dropout(models):
+    pipe = UncertaintyPipeline.from_pretrained(models[TEXT], TEXT, device="cpu")
+    train, validation = pipe.outputs(ROWS[TEXT](60)), pipe.outputs(ROWS[TEXT](40, start=100))
+
+    with pytest.raises(InvalidInputError, match="mc-dropout needs outputs made with passes=20, these have passes=1"):
+        pipe.fit(train, validation, method="mc-dropout")
+
+
+def test_outputs_of_a_pipeline_made_for_the_method_are_taken(models):
+    pipe = UncertaintyPipeline.from_pretrained(models[TEXT], TEXT, device="cpu", passes=3)
+    train, validation = pipe.outputs(ROWS[TEXT](60)), pipe.outputs(ROWS[TEXT](40, start=100))
+
+    pipe.fit(train, validation, method="mc-dropout")
+
+    assert pipe.encoder.options.passes == 3
+
+
 def test_outputs_of_a_model_with_other_classes_are_refused(fitted, models):
     pipe = UncertaintyPipeline.from_pretrained(models[TEXT], TEXT, device="cpu")
 

@@ -301,6 +301,18 @@ def test_a_head_for_the_same_classes_is_kept_in_its_order(tmp_path):
     )
 
 
+def test_classes_are_in_the_order_of_their_numbers_not_of_the_file(tmp_path):
+    folder = save_tiny_model(tmp_path / "start", family="bert", task=TEXT, class_names=("pos", "neg"))
+    config = json.loads((folder / "config.json").read_text())
+    config["id2label"] = {"1": "neg", "0": "pos"}  # as where "10" stands before "2"
+    (folder / "config.json").write_text(json.dumps(config))
+
+    options = replace(BRIEF, learning_rate=1e-12)
+    result = finetune(text_rows(8), text_rows(8), task=TEXT, encoder=folder, out=tmp_path / "model", options=options)
+
+    assert result.class_names == ("pos", "neg")
+
+
 def test_a_head_for_other_classes_of_the_same_number_starts_anew(tmp_path):
     folder = save_tiny_model(tmp_path / "start", family="bert", task=TEXT, class_names=("cat", "dog"))
 

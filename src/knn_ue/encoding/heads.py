@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from knn_ue.encoding.inspection import base_prefix, last_linear
+from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from knn_ue.heads.base import Head
@@ -17,6 +18,12 @@ def attach_head(model: Any, head: "Head") -> None:
     from torch.nn import Identity
 
     linear = last_linear(model)
+    reads, n_classes = head.in_features, head.options["n_classes"]
+    if (reads, n_classes) != (linear.in_features, linear.out_features):
+        raise InvalidInputError(
+            f"the head reads {reads} numbers and has {n_classes} classes, the model gives {linear.in_features} and has "
+            f"{linear.out_features}: restore the head that was saved with this model, or train again"
+        )
     name = next(name for name, module in model.named_modules() if module is linear)
     model.set_submodule(name, Identity())
     setattr(model, _PLACE, head)
@@ -39,7 +46,8 @@ def pooler_layers(model: Any) -> list[Any]:
         for name, module in model.named_modules()
         if isinstance(module, Linear)
         and module is not last
-        and (not name.startswith(inside) or name.startswith(f"{inside}pooler."))
+        # ALBERT's pooler is a linear layer itself, others' contain one.
+        and (not name.startswith(inside) or f"{name}.".startswith(f"{inside}pooler."))
     ]
 
 

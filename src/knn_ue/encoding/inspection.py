@@ -10,9 +10,14 @@ from knn_ue.errors import InvalidInputError
 _DEFAULT_MAX_LENGTH = 512
 
 
+def saved_names(config: Any) -> tuple[str, ...]:
+    """Return the names a configuration has for its outputs, by number: files may list "10" before "2"."""
+    return tuple(str(config.id2label[number]) for number in sorted(config.id2label))
+
+
 def class_names_of(config: Any) -> tuple[str, ...]:
     """Return the names of the classes in the order of the logits."""
-    names = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
+    names = saved_names(config)
     if len(names) < 2:
         raise InvalidInputError(f"the model has {len(names)} output, a regression: it must have at least 2 classes")
     if config.problem_type == "multi_label_classification":

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from knn_ue.arrays import check_choice
 from knn_ue.encoding.heads import attach_head, has_saved_head
 from knn_ue.encoding.inputs import TASKS, Task
-from knn_ue.encoding.inspection import check_head, last_linear
+from knn_ue.encoding.inspection import check_head, last_linear, saved_names
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.hub_access import cache_only_if_unreachable
 
@@ -71,7 +71,7 @@ def load_model(
     from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
     auto = AutoModelForTokenClassification if task == "token-classification" else AutoModelForSequenceClassification
-    saved = [str(name) for name in config.id2label.values()]
+    saved = saved_names(config)
     if class_names is None:
         check_head(config, task, str(path))
     else:
@@ -89,7 +89,7 @@ def load_model(
     missing = set(info["missing_keys"])
     if class_names is None and has_saved_head(config):
         attach_head(model, _load_head(path))  # and the last layer that is missing is not needed
-    if class_names is not None and list(class_names) != saved:
+    if class_names is not None and tuple(class_names) != saved:
         _start_anew(last_linear(model), config)  # a head of the right size may still be for other classes
     return model.float().eval(), [name for name, _ in model.named_parameters() if name in missing]
 

@@ -16,18 +16,18 @@ def log_mean_probs(model: Any, answer: Callable[[], Any], *, passes: int, seed: 
     import torch
 
     with _dropout_active(model, seed):
-        first = torch.softmax(answer().double(), dim=-1)
-        total, differ = first.clone(), False
+        first = answer().double()
+        total, differ = torch.softmax(first, dim=-1), False
         for _ in range(passes - 1):
-            probs = torch.softmax(answer().double(), dim=-1)
-            differ = differ or not torch.equal(probs, first)
-            total += probs
+            logits = answer().double()
+            differ = differ or not torch.equal(logits, first)
+            total += torch.softmax(logits, dim=-1)
     if not differ:
         raise InvalidInputError(
             f"{passes} passes with dropout gave the same answer: this model has no dropout above 0; raise the dropout "
             "in its config.json and train it again, or use another method"
         )
-    return torch.log(total / passes)
+    return torch.log((total / passes).clamp(min=torch.finfo(total.dtype).tiny))
 
 
 @contextmanager

@@ -15,7 +15,8 @@ class GaussianProcessHead(Head):
 
     phi = sqrt(2/D) cos(W h + b), the kernel exp(-|h - h'|^2 / 2 l^2) with l = `length_scale` * sqrt(in_features), which
     is how long a LayerNormed vector is. W and b are buffers: never trained, saved with the head. The variance is
-    ridge * phi' (ridge I + Phi'Phi)^-1 phi over the training rows: about 1 far from all of them. Logits are divided by
+    ridge * phi' (ridge I + Phi'Phi)^-1 phi over the training rows: about 1 without any, and less the more there are,
+    far from them too, since D features have only D directions to be unsure in. Logits are divided by
     sqrt(1 + mean_field_factor * variance), the mean-field approximation of the softmax's expectation.
     """
 

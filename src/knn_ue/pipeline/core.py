@@ -14,7 +14,16 @@ from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import read_windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
-from knn_ue.pipeline.fitting import FitOptions, Progress, chosen_options, encoder_for, fit_outputs, fit_rows, stage
+from knn_ue.pipeline.fitting import (
+    FitOptions,
+    Progress,
+    check_outputs,
+    chosen_options,
+    encoder_for,
+    fit_outputs,
+    fit_rows,
+    stage,
+)
 from knn_ue.pipeline.folder import load_encoder, load_pipeline, save_pipeline
 from knn_ue.pipeline.index_choice import tune_fitted
 from knn_ue.pipeline.model_files import ModelSource
@@ -103,7 +112,8 @@ class UncertaintyPipeline:
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
 
-        Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times.
+        Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times;
+        mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
         `progress` is called with "training" or "validation", the rows done and the rows in all.
 
         With `target_risk` the validation rows are parted in halves at random (by `seed`; whole sentences in tagging):
@@ -118,6 +128,8 @@ class UncertaintyPipeline:
             method=method, index=index, n_neighbors=n_neighbors, target_risk=target_risk, delta=delta, seed=seed
         )
         encoder = encoder_for(self.encoder, self._chosen, method)
+        if isinstance(train_rows, Outputs) or isinstance(validation_rows, Outputs):
+            check_outputs(self.encoder.options, encoder.options, method)
         self.fitted_ = fit_rows(encoder, train_rows, validation_rows, options, progress)
         self.encoder, self._calibrator_folder = encoder, None
         threshold = self.threshold_

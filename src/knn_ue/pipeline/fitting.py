@@ -116,6 +116,20 @@ def encoder_for(encoder: HuggingFaceEncoder, chosen: EncodingOptions, method: st
     return HuggingFaceEncoder(encoder.model, encoder.tokenizer, encoder.task, options=options)
 
 
+def check_outputs(made: EncodingOptions, needed: EncodingOptions, method: str) -> None:
+    """Raise where outputs of an encoder with the options `made` are not those the method will see when it predicts.
+
+    Layers that are missing are named by the method that reads them.
+    """
+    for name in METHODS[method].encoding.keys() - {"all_layers"}:
+        has, wanted = getattr(made, name), getattr(needed, name)
+        if has != wanted:
+            raise InvalidInputError(
+                f"{method} needs outputs made with {name}={wanted}, these have {name}={has}: pass the rows, or make "
+                f"the pipeline with {name}={wanted!r}"
+            )
+
+
 def chosen_options(options: EncodingOptions, method: str) -> EncodingOptions:
     """Return the options of a fitted encoder without what only its method needed."""
     defaults = EncodingOptions()

@@ -53,7 +53,9 @@ def evidential_terms(log_evidence: Any, labels: Any) -> tuple[Any, Any, Any]:
     share = evidence.gather(1, at_label)[:, 0] / total
     fit = (1 - share) * (torch.digamma(total) - torch.digamma(alpha.gather(1, at_label)[:, 0]))
     misleading = alpha.scatter(1, at_label, 1.0)
-    divergence = kl_divergence(Dirichlet(misleading), Dirichlet(torch.ones_like(misleading)))
+    # Unchecked: of evidence that is no number the loss is none either, and the trainer says so in one sentence.
+    flat = Dirichlet(torch.ones_like(misleading), validate_args=False)
+    divergence = kl_divergence(Dirichlet(misleading, validate_args=False), flat)
     wrong = alpha.argmax(dim=-1) != labels
     mass = wrong * torch.log(total / alpha.shape[-1])
     return fit, divergence, mass

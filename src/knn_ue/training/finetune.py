@@ -13,6 +13,7 @@ import numpy as np
 from knn_ue.encoding.heads import note_training, save_model
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Task, class_numbers, read_examples
+from knn_ue.encoding.inspection import saved_names
 from knn_ue.encoding.loading import find_device, load_config, load_model, load_tokenizer, quiet
 from knn_ue.encoding.options import EncodingOptions
 from knn_ue.errors import InvalidInputError, require
@@ -52,7 +53,7 @@ def finetune(
     examples, validation = read_examples(rows, task), read_examples(validation_rows, task)
     place = find_device(device)
     names = label_names(examples, task)
-    saved = tuple(map(str, load_config(encoder, trust_remote_code=trust_remote_code).id2label.values()))
+    saved = saved_names(load_config(encoder, trust_remote_code=trust_remote_code))
     names = saved if set(saved) == set(names) else names  # then the head that is there still fits
     check_validation(validation, names)
     if task not in method.tasks:

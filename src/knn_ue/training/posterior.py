@@ -31,7 +31,7 @@ class Posterior(TrainingMethod):
         check_positive(self.latent_dim, "latent_dim")
         check_positive(self.n_layers, "n_layers")
         check_above_zero(self, "head_learning_rate")
-        if self.entropy_weight < 0:
+        if not self.entropy_weight >= 0:
             raise InvalidInputError(f"entropy_weight must be at least 0, got {self.entropy_weight}")
 
     def prepare(self, model: Any, *, class_counts: IntArray) -> None:
@@ -70,4 +70,5 @@ def uncertain_cross_entropy(log_alpha: Any, labels: Any, *, entropy_weight: floa
     alpha = log_alpha.double().clamp(max=_MOST).exp()
     total = torch.digamma(alpha.sum(dim=-1))
     expected = total - torch.digamma(alpha.gather(1, labels[:, None])[:, 0])
-    return expected - entropy_weight * torch.distributions.Dirichlet(alpha).entropy()
+    # Unchecked: of an alpha that is no number the loss is none either, and the trainer says so in one sentence.
+    return expected - entropy_weight * torch.distributions.Dirichlet(alpha, validate_args=False).entropy()

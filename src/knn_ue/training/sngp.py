@@ -8,8 +8,11 @@ from typing import Any, ClassVar
 from knn_ue.arrays import IntArray, check_positive
 from knn_ue.encoding.heads import attach_head, head_of, pooler_layers
 from knn_ue.encoding.inspection import last_linear
+from knn_ue.errors import InvalidInputError
 from knn_ue.training.method import check_above_zero
 from knn_ue.training.spectral import SpectralTraining, bounded_layers
+
+_SMALLEST_RIDGE = 1e-9  # with less, a million rows would leave a matrix that float64 cannot invert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +32,9 @@ class Sngp(SpectralTraining):
 
     def __post_init__(self) -> None:
         check_positive(self.n_features, "n_features")
-        check_above_zero(self, "bound", "length_scale", "ridge", "mean_field_factor")
+        check_above_zero(self, "bound", "length_scale", "mean_field_factor")
+        if not self.ridge >= _SMALLEST_RIDGE:
+            raise InvalidInputError(f"ridge must be at least {_SMALLEST_RIDGE}, got {self.ridge}")
 
     def prepare(self, model: Any, *, class_counts: IntArray) -> None:
         """Attach the Gaussian process and bound the layer before it."""
