@@ -43,6 +43,7 @@ def fit(
     Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
     """
     from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.records import stores_of
 
     check_ue_folder(out, overwrite=overwrite)
     pipe = UncertaintyPipeline.from_pretrained(model, task.task if task else _task_of(model), device=device)
@@ -71,6 +72,9 @@ def fit(
     cut = cut_note(pipe.encoder)
     n_fitted = int((~pipe.fitted_.held_out).sum())  # with --target-risk the others choose the threshold
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
+    indexes = {str(store.options) for store in stores_of(pipe.calibrator_)}
+    if index == "auto" and indexes:
+        say(f"neighbors are found by {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
     if threshold is not None:
         typer.echo(f"{threshold}{'' if threshold.found else '; every answer will be an abstention'}")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")

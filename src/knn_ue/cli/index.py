@@ -14,7 +14,7 @@ from knn_ue.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from knn_ue.datastore import Datastore, IndexOptions
+    from knn_ue.datastore import Datastore
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.tuning import Tuning
     from knn_ue.types import Outputs
@@ -37,6 +37,7 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
     """
     from dataclasses import asdict
 
+    from knn_ue.datastore import IndexOptions
     from knn_ue.storage import kind_of, read_folder
 
     stores = _stores(ue)
@@ -65,7 +66,7 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
     for store in found["datastores"] or [{"examples": "none, the method looks at no neighbors"}]:
         typer.echo(", ".join(f"{name} {value}" for name, value in store.items() if name not in ("folder", "index")))
         if "index" in store:
-            typer.echo(f"index {store['index']['factory']}, in {store['folder']}")
+            typer.echo(f"index: {IndexOptions(**store['index'])}, in {store['folder']}")
 
 
 @index_app.command()
@@ -111,7 +112,7 @@ def tune(
     if tuning.trials:
         print_table(*_trial_table(tuning))
     why = "" if tuning.trials else ": the store is small, so nothing else was tried (--thorough does)"
-    typer.echo(f"{'would choose' if dry_run else 'chose'} {describe_index(tuning.chosen)}{why}")
+    typer.echo(f"{'would choose' if dry_run else 'chose'} {tuning.chosen}{why}")
 
 
 @index_app.command()
@@ -168,15 +169,6 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
         typer.echo(json.dumps({"examples": len(store), "bytes_before": before, "bytes": after}))
     else:
         typer.echo(f"compacted {len(store)} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
-
-
-def describe_index(options: "IndexOptions") -> str:
-    """Return the options in a few words."""
-    settings = {"n_probe": options.n_probe, "ef_search": options.ef_search}
-    words = [options.factory] + [f"{name} {value}" for name, value in settings.items() if value is not None]
-    if options.factory != "Flat":
-        words.append(f"refine {options.refine_factor}" if options.recompute else "its own distances")
-    return ", ".join(words).replace("Flat", "the exact search")
 
 
 def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:

@@ -34,6 +34,13 @@ class IndexOptions:
     refine_factor: int = 1
     recompute: bool = True
 
+    def __str__(self) -> str:
+        settings = {"n_probe": self.n_probe, "ef_search": self.ef_search}
+        words = [self.factory] + [f"{name} {value}" for name, value in settings.items() if value is not None]
+        if self.factory == "Flat":
+            return "the exact search"
+        return ", ".join([*words, f"refine {self.refine_factor}" if self.recompute else "its own distances"])
+
     def __post_init__(self) -> None:
         for name in ("n_probe", "ef_search", "refine_factor"):
             value = getattr(self, name)
