@@ -8,7 +8,11 @@ from knn_ue.errors import InvalidInputError, NotFittedError, StorageError
 from knn_ue.methods import METHODS, load_calibrator, make_calibrator
 from knn_ue.types import Outputs
 
-pytestmark = pytest.mark.parametrize("name", METHODS)
+# A flow is trained in nearly each test of this one: `make check` leaves it to `make test`.
+SLOW = {"density-softmax"}
+pytestmark = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in METHODS]
+)
 
 
 def log_loss(probs, labels):
@@ -22,7 +26,19 @@ def with_logits(outputs: Outputs, logits) -> Outputs:
 @pytest.fixture(scope="module")
 def fitted(hard_toy):
     train, validation, _, _ = hard_toy
-    return {name: make_calibrator(name, train, n_neighbors=16).fit(validation) for name in METHODS}
+    return _Fitted(train, validation)
+
+
+class _Fitted(dict):
+    """Calibrators by name, each fitted when a test first asks for it."""
+
+    def __init__(self, train, validation):
+        super().__init__()
+        self._train, self._validation = train, validation
+
+    def __missing__(self, name):
+        self[name] = make_calibrator(name, self._train, n_neighbors=16).fit(self._validation)
+        return self[name]
 
 
 def test_every_row_of_probabilities_sums_to_one(name, fitted, hard_toy):

@@ -138,7 +138,7 @@ def test_an_underconfident_model_keeps_its_softmax(pocketed, hard_toy, tmp_path)
     np.testing.assert_array_equal(DensitySoftmax.load(tmp_path / "ue").weight(test), 1.0)
 
 
-@pytest.mark.parametrize("dim", [384, 1024])
+@pytest.mark.parametrize("dim", [384, pytest.param(1024, marks=pytest.mark.slow)])
 def test_many_columns_give_finite_weights_that_are_neither_all_zero_nor_all_one(dim):
     train, validation, test = (encoder_like(250, dim, seed) for seed in range(3))
 
@@ -151,6 +151,7 @@ def test_many_columns_give_finite_weights_that_are_neither_all_zero_nor_all_one(
     assert calibrator.weight(at(train.features * 100, (1.0, 0.0, 0.0))).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_flow_and_another_seed_another(hard_toy):
     train = hard_toy[0].take(slice(0, 200))
 

@@ -42,7 +42,12 @@ def test_an_epsilon_that_is_no_share_is_refused(epsilon):
 
 
 @pytest.mark.parametrize(
-    ("scores", "chosen"), [([0.5, 0.7, 0.6, 0.7, 0.2], 0.05), ([0.5] * 5, 0.01), ([0.1, 0.2, 0.3, 0.4, 0.5], 0.3)]
+    ("scores", "chosen"),
+    [
+        ([0.5, 0.7, 0.6, 0.7, 0.2], 0.05),
+        pytest.param([0.5] * 5, 0.01, marks=pytest.mark.slow),
+        pytest.param([0.1, 0.2, 0.3, 0.4, 0.5], 0.3, marks=pytest.mark.slow),
+    ],
 )
 def test_validation_chooses_the_epsilon_and_the_smaller_of_equals(tmp_path, monkeypatch, scores, chosen):
     encoder = save_tiny_model(tmp_path / "start", family="bert", task=TEXT)

@@ -30,6 +30,10 @@ def tune(wide, **options):
     return tune_index(train.features, train.labels, validation, n_neighbors=16, **options)
 
 
+# Every candidate is built and measured: `make check` leaves what needs it to `make test`.
+slow = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def thorough(wide):
     return tune(wide, thorough=True)
@@ -41,12 +45,14 @@ def test_a_small_store_is_searched_exactly_and_nothing_is_tried(wide):
     assert (found.chosen, found.trials) == (IndexOptions(), ())
 
 
+@slow
 def test_what_is_chosen_is_the_fastest_of_those_that_keep_the_calibration(thorough):
     good = [trial for trial in thorough.trials if trial.good_enough]
 
     assert thorough.chosen == min(good, key=lambda trial: trial.milliseconds).options
 
 
+@slow
 def test_good_enough_is_what_the_tolerance_says(thorough):
     exact = thorough.trials[0]
 
@@ -55,12 +61,14 @@ def test_good_enough_is_what_the_tolerance_says(thorough):
         assert trial.good_enough == within
 
 
+@slow
 def test_the_exact_search_comes_first_and_is_always_good_enough(thorough):
     exact = thorough.trials[0]
 
     assert (exact.options, exact.coverage, exact.nll_increase, exact.good_enough) == (IndexOptions(), 1.0, 0.0, True)
 
 
+@slow
 def test_every_family_and_mode_is_tried_when_thorough(thorough):
     tried = [trial.options for trial in thorough.trials[1:]]
 
@@ -78,15 +86,10 @@ def test_a_memory_limit_excludes_what_holds_more(wide):
     assert not found.trials[0].good_enough
 
 
+@slow
 def test_an_impossible_limit_says_what_came_nearest(wide):
     with pytest.raises(InvalidInputError, match="no index keeps the calibration in max_bytes=1000: nearest is"):
         tune(wide, tolerance=Tolerance(max_bytes=1000))
-
-
-def test_a_looser_tolerance_is_never_slower(wide):
-    strict = tune(wide, thorough=True, tolerance=Tolerance(nll=0.0, ece=0.0))
-
-    assert strict.trials[0].good_enough
 
 
 @pytest.mark.parametrize("wrong", [{"nll": -1.0}, {"ece": -0.1}, {"level": 1.0}, {"max_bytes": 0}])
@@ -131,6 +134,7 @@ def make_bench(wide, validation):
     )
 
 
+@slow
 def test_the_exact_trial_is_that_of_a_plain_fit_on_the_exact_neighbors(wide, thorough):
     from knn_ue import Datastore, KnnUE
 
