@@ -10,14 +10,15 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/knn-ue demo --out knn-ue-demo
 
+# One thread a process: two processes with two threads each would wait for each other.
 test: $(STAMP)
-	$(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist worksteal -q -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q -m "not slow"
 
 format: $(STAMP)
 	$(BIN)/ruff format .
