@@ -413,3 +413,54 @@ def test_an_option_the_method_does_not_have_is_named(files, tmp_path):
 
     assert told.exit_code == 1
     assert "sngp has no option 'epsilon': it has bound, n_features" in told.stderr
+
+
+def test_tune_does_not_lose_what_was_added_meanwhile(text, tmp_path, monkeypatch):
+    from knn_ue.pipeline import UncertaintyPipeline
+
+    ue = tmp_path / "ue"
+    shutil.copytree(text.ue, ue)
+    more = write_rows(tmp_path / "more.jsonl", ROWS[TASKS["text"]](1, start=900))
+    choose = UncertaintyPipeline.tune_index
+
+    def tune_while_another_adds(pipe, **options):
+        tuning = choose(pipe, **options)
+        assert run("index", "add", ue, "--input", more).exit_code == 0
+        return tuning
+
+    monkeypatch.setattr(UncertaintyPipeline, "tune_index", tune_while_another_adds)
+    told = run("index", "tune", ue)
+
+    assert told.exit_code == 1
+    assert "was changed by another" in told.stderr
+    stored = json.loads(run("index", "info", ue, "--json").stdout)["datastores"][0]
+    assert stored["examples"] == len(ROWS[TASKS["text"]](0)) + stored["highest_id"] + 1
+
+
+@pytest.mark.parametrize(
+    ("method", "stages"), [("temperature", {"validation"}), ("knn-ue", {"training", "validation"})]
+)
+def test_training_rows_are_encoded_only_where_the_method_reads_them(text, method, stages):
+    from knn_ue.pipeline import UncertaintyPipeline
+
+    pipe = UncertaintyPipeline.from_pretrained(text.model, "text-classification")
+    seen = set()
+
+    pipe.fit(
+        str(text.train),
+        str(text.validation),
+        method=method,
+        n_neighbors=4,
+        progress=lambda stage, done, _: seen.add(stage) if done else None,
+    )
+
+    assert seen == stages
+
+
+def test_a_table_is_never_cut_to_a_narrow_terminal(files, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+
+    told = run("index", "tune", files.ue, "--thorough", "--dry-run")
+
+    assert "…" not in told.stdout
+    assert "PQ" in told.stdout

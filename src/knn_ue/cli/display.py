@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from knn_ue.encoding.huggingface import HuggingFaceEncoder
     from knn_ue.report import Evaluation
 
+_WIDEST = 1000  # columns; no table of ours is wider
+
 # (what is being done, how much of it, of how much or None)
 Report = Callable[[str, int, int | None], None]
 
@@ -52,7 +54,9 @@ def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     for line in lines:
         table.add_row(*line)
-    Console().print(table)
+    # A number cut to fit a narrow terminal is no number: let the lines wrap there instead.
+    needed = Console(width=_WIDEST).measure(table).maximum
+    Console(width=max(Console().width, needed)).print(table)
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:

@@ -13,7 +13,7 @@ from knn_ue.cli.fit import fit
 from knn_ue.cli.index import index_app
 from knn_ue.cli.paragraphs import help_of
 from knn_ue.cli.predict import predict
-from knn_ue.cli.signals import exit_code, sigterm_raises
+from knn_ue.cli.signals import exit_code, stops_raise
 from knn_ue.cli.train import train
 from knn_ue.errors import KnnUeError
 
@@ -23,7 +23,7 @@ class _OneSentence(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with sigterm_raises():
+            with stops_raise():
                 return super().invoke(ctx)
         except KnnUeError as error:
             typer.echo(f"knn-ue: {error}", err=True)

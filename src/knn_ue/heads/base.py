@@ -1,12 +1,13 @@
 """What every head is: rows of vectors in, what the loss reads and what `Outputs.logits` hold out."""
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 
-class Head(nn.Module):  # type: ignore[misc]
+class Head(nn.Module, ABC):  # type: ignore[misc]
     """Vectors (n, in_features), one a text or tagged word, become logits (n, classes), whose softmax is the answer.
 
     `pools` gives the head a dense layer of its own in front, as the pooler of a text classifier is: taggers have none.
@@ -25,9 +26,9 @@ class Head(nn.Module):  # type: ignore[misc]
         """Return what the last layer reads (n, in_features): the features called "pooled"."""
         return self.pooler(rows)
 
+    @abstractmethod
     def forward(self, hidden: Any) -> Any:
         """Return what the loss reads (n, classes)."""
-        raise NotImplementedError
 
     def logits(self, hidden: Any) -> Any:
         """Return (n, classes), of which the softmax is the probability."""
