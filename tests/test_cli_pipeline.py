@@ -440,10 +440,10 @@ def test_tune_does_not_lose_what_was_added_meanwhile(text, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("method", "stages"), [("temperature", {"validation"}), ("knn-ue", {"training", "validation"})]
 )
-def test_training_rows_are_encoded_only_where_the_method_reads_them(text, method, stages):
+def test_training_rows_are_encoded_only_where_the_method_reads_them(text, tiny_model, method, stages):
     from knn_ue.pipeline import UncertaintyPipeline
 
-    pipe = UncertaintyPipeline.from_pretrained(text.model, "text-classification")
+    pipe = UncertaintyPipeline.from_pretrained(tiny_model("bert", "text-classification"), "text-classification")
     seen = set()
 
     pipe.fit(
