@@ -24,7 +24,7 @@ from knn_ue.pipeline.fitting import (
     fit_rows,
     stage,
 )
-from knn_ue.pipeline.folder import load_encoder, load_pipeline, save_pipeline
+from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
 from knn_ue.pipeline.index_choice import tune_fitted
 from knn_ue.pipeline.model_files import ModelSource
 from knn_ue.pipeline.records import DriftQuantiles, Fitted
@@ -236,6 +236,16 @@ class UncertaintyPipeline:
         pipe = cls(encoder, source)
         pipe.fitted_, pipe._calibrator_folder = fitted, calibrator_folder
         pipe._chosen = chosen_options(encoder.options, fitted.method)
+        return pipe
+
+    def reloaded(self, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
+        """Open a UE folder as `load` does, but keep the model in memory where the folder still holds the same one."""
+        found = load_fitted(path, self.encoder, self.source)
+        if found is None:
+            return self.load(path, device=device, trust_remote_code=trust_remote_code)
+        pipe = type(self)(self.encoder, self.source)
+        pipe.fitted_, pipe._calibrator_folder = found
+        pipe._chosen = self._chosen
         return pipe
 
     @property
