@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from knn_ue.cli.options import Device, Ue
+from knn_ue.cli.signals import exit_code
 from knn_ue.errors import InvalidInputError, require
 
 _TOKEN = "KNN_UE_TOKEN"
@@ -71,7 +72,10 @@ def serve(
         trust_remote_code=trust_remote_code,
         device=device,
     )
-    run(ue, options)
+    try:
+        run(ue, options)
+    except KeyboardInterrupt as stop:  # uvicorn has finished what was begun, and hands the signal on
+        raise typer.Exit(exit_code(stop)) from None
 
 
 def _token(file: Path | None) -> str | None:

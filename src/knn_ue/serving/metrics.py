@@ -2,7 +2,15 @@
 
 from collections.abc import Callable
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from knn_ue.pipeline.answers import Answer
 from knn_ue.serving.drift import DriftReport
@@ -18,6 +26,7 @@ class Metrics:
     """Counters, gauges and histograms of one server. `path` is the template of a route, so that there are few."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second line for each number, of no use to us
         registry = self._registry = CollectorRegistry()
         self.requests = Counter(
             "knn_ue_requests", "Requests answered.", ("method", "path", "status"), registry=registry

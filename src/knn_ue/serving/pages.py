@@ -4,6 +4,7 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
+from knn_ue.report.css import CSS
 from knn_ue.serving.problems import ProblemError
 
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -17,6 +18,7 @@ def page_routes() -> APIRouter:
         for entry in files("knn_ue.serving").joinpath("page").iterdir()
         if _kind(entry.name) is not None
     }
+    found["report.css"] = CSS.encode()  # the look of the HTML report
 
     @router.get("/")
     async def explorer() -> Response:

@@ -94,20 +94,36 @@ def _unreadable(error: RequestValidationError) -> ProblemError:
     if any(part["type"] == "json_invalid" for part in found):
         return ProblemError(422, "invalid_json", f"{_SENTENCES[400]} ({found[0]['ctx']['error']})")
     # The value itself stays out: it is the user's text, and may be large or not even JSON.
-    shown = [f"{_place(part['loc'])}: {part['msg'][:1].lower()}{part['msg'][1:]}" for part in found[:_SHOWN]]
+    shown = [f"{_place(part['loc'])} {_rule(part)}" for part in found[:_SHOWN]]
     more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return ProblemError(422, "invalid_body", f"{'; '.join(shown)}{more}: see /docs for what may be sent")
+
+
+def _rule(part: dict[str, Any]) -> str:
+    """Return what is wrong in our words; pydantic's speak of its own types."""
+    if part["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        inside = any(place in ("inputs", "examples") for place in part["loc"])
+        return "must be text or an object with the keys of the task" if inside else "must be a JSON object"
+    found: str = _RULES.get(part["type"]) or part["msg"].replace("Input should", "must").replace("Value error, ", "")
+    return found[:1].lower() + found[1:]
+
+
+_RULES = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a known key",
+    "string_type": "must be a string",
+    "string_unicode": "must be valid Unicode, without half a surrogate pair",
+    "list_type": "must be a list",
+    "too_short": "must not be empty",
+}
 
 
 def _place(location: tuple[Any, ...]) -> str:
     """Return a location as JavaScript would write it.
 
-    >>> _place(("body", "inputs", "many", 3, "pair", "premise"))
+    >>> _place(("body", "inputs", "#many", 3, "#pair", "premise"))
     'inputs[3].premise'
     """
-    text = ""
-    for part in location:
-        if part in ("body", "path", "query", "one", "many", "plain", "text", "pair", "tokens") and part != location[-1]:
-            continue
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    inside = [part for part in location[1:] if isinstance(part, int) or not part.startswith("#")]
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in inside)
     return text.lstrip(".") or "the body"

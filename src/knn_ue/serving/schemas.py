@@ -51,29 +51,31 @@ class TokensExample(TokensInput):
 
 def _shape(value: Any) -> str:
     if isinstance(value, str):
-        return "plain"
+        return "#plain"
     keys = value.keys() if isinstance(value, dict) else vars(value).keys() if isinstance(value, BaseModel) else ()
     if "premise" in keys or "hypothesis" in keys:
-        return "pair"
-    return "tokens" if "tokens" in keys or "tags" in keys else "text"
+        return "#pair"
+    return "#tokens" if "tokens" in keys or "tags" in keys else "#text"
 
 
 def _number(value: Any) -> str:
-    return "many" if isinstance(value, list) else "one"
+    return "#many" if isinstance(value, list) else "#one"
 
 
 Input = Annotated[
-    Annotated[str, Tag("plain")]
-    | Annotated[TextInput, Tag("text")]
-    | Annotated[PairInput, Tag("pair")]
-    | Annotated[TokensInput, Tag("tokens")],
+    Annotated[str, Tag("#plain")]
+    | Annotated[TextInput, Tag("#text")]
+    | Annotated[PairInput, Tag("#pair")]
+    | Annotated[TokensInput, Tag("#tokens")],
     Discriminator(_shape),
 ]
 Inputs = Annotated[
-    Annotated[Input, Tag("one")] | Annotated[list[Input], Field(min_length=1), Tag("many")], Discriminator(_number)
+    Annotated[Input, Tag("#one")] | Annotated[list[Input], Field(min_length=1), Tag("#many")], Discriminator(_number)
 ]
 Example = Annotated[
-    Annotated[TextExample, Tag("text")] | Annotated[PairExample, Tag("pair")] | Annotated[TokensExample, Tag("tokens")],
+    Annotated[TextExample, Tag("#text")]
+    | Annotated[PairExample, Tag("#pair")]
+    | Annotated[TokensExample, Tag("#tokens")],
     Discriminator(_shape),
 ]
 

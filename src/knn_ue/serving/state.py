@@ -11,6 +11,8 @@ from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.records import store_of, stores_of
 from knn_ue.storage import generation_of, library_version
 
+_N_SAMPLES = 4
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Served:
@@ -61,7 +63,21 @@ class Served:
             "threshold": None if threshold is None else threshold.threshold,
             "promise": None if threshold is None else str(threshold),
             "note": neighbor_note(self),
+            "samples": _samples(pipe),
         }
+
+
+def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
+    """Return a few inputs to try: validation texts of a readable length; none for taggers, which keep only words."""
+    texts = pipe.validation_.texts
+    if texts is None or pipe.task == "token-classification":
+        return []
+    readable = [text for text in dict.fromkeys(texts) if 20 <= len(text) <= 300] or list(dict.fromkeys(texts))
+    chosen = readable[:: max(1, len(readable) // _N_SAMPLES)][:_N_SAMPLES]
+    if pipe.task == "text-classification":
+        return chosen
+    parted = [text.split(" → ") for text in chosen]
+    return [pair for pair in parted if len(pair) == 2]
 
 
 def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:
