@@ -72,8 +72,8 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         ids, n_stored = await _unless_gone(request, service.add(examples))
         return _json({"ids": ids, "n_stored": n_stored}, status=201)
 
-    @router.delete("/examples/{example}", responses=documented(404, 409, 422) | {200: {"model": RemovedResponse}})
-    async def remove_example(example: Annotated[int, Path(ge=0, le=_MAX_ID)]) -> Response:
+    @router.delete("/examples/{id}", responses=documented(404, 409, 422) | {200: {"model": RemovedResponse}})
+    async def remove_example(example: Annotated[int, Path(alias="id", ge=0, le=_MAX_ID)]) -> Response:
         """Forget a stored example, by the id that answers show: on disk before this answers."""
         _check_writable(service)
         return _json({"removed": example, "n_stored": await service.remove(example)})

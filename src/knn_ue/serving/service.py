@@ -42,7 +42,7 @@ class Service:
             max_wait=options.max_wait,
             observe=self.metrics.observe_batch,
         )
-        self._watch: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
         self._curve: tuple[Fitted, RiskCurve] | None = None
         self._curve_lock = asyncio.Lock()
         self.metrics.gauge("knn_ue_queue_items", "Inputs that wait for the model.", lambda: self.batcher.n_waiting)
@@ -57,15 +57,17 @@ class Service:
     def start(self) -> None:
         """Begin to answer, and to follow what others do to the folder."""
         self.batcher.start()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self.curve())]  # whoever opens the page shall not wait for it
         if self.options.watch_seconds:
-            self._watch = asyncio.get_running_loop().create_task(self.keeper.watch(self.options.watch_seconds))
+            self._tasks.append(loop.create_task(self.keeper.watch(self.options.watch_seconds)))
 
     async def stop(self) -> None:
         """Finish what is under way."""
         self.draining = True
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.batcher.stop()
         await self.keeper.stop()
 

@@ -15,12 +15,14 @@ export function showAnswer(found, context) {
     const parts = tagging
       ? [sentenceWithEntities(answer, why, chosen, context.page.threshold, (word) => choose(word))]
       : [];
+    const near = neighborhood(why[chosen.word], found.note, context);
+    byId("side").replaceChildren(...(near.map ? [near.map] : []));
     place.replaceChildren(
       ...parts,
       confidenceCard(why[chosen.word], tagging ? answer.words[chosen.word].word : null, context.page.threshold, tagging),
       reasonsCard(why[chosen.word], found.note),
       feedback(answer, why, context),
-      ...neighborhood(why[chosen.word], found.note, context),
+      near.list,
     );
   };
   const choose = (word) => {

@@ -17,9 +17,15 @@ async function begin() {
     page.info = await get("/info");
     describe(page.info);
     buildForm(page.info, ask);
-    page.threshold = await buildThreshold(page.info, () => page.shown?.());
     await refreshDrift();
   });
+  // On a large validation set this takes a while the first time; asking need not wait for it.
+  if (page.info) await attempt(buildSlider);
+}
+
+async function buildSlider() {
+  page.threshold = await buildThreshold(page.info, () => page.shown?.());
+  page.shown?.();
 }
 
 function describe(info) {

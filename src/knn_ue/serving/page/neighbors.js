@@ -4,11 +4,11 @@ import { remove } from "./api.js";
 import { el, number } from "./dom.js";
 import { map } from "./map.js";
 
-/** The cards of the neighbors of one text or word; none where the method looks at none. */
+/** The cards of the neighbors of one text or word: a list, and a map where there is one. */
 export function neighborhood(why, note, context) {
   if (!why.neighbors.length) {
     const text = note ?? "No training example was found near this input.";
-    return [el("section", { class: "card", "aria-labelledby": "near-title" }, title(), el("p", {}, text))];
+    return { list: el("section", { class: "card", "aria-labelledby": "near-title" }, title(), el("p", {}, text)) };
   }
   const drawn = why.map ? map(why.map, why.predicted) : null;
   const items = why.neighbors.map((near) => item(near, drawn, context));
@@ -20,7 +20,7 @@ export function neighborhood(why, note, context) {
     el("p", {}, `✓ agrees: labelled ${why.predicted}, as predicted. ✗ differs: labelled otherwise.${agreeing}`),
     el("ol", { class: "neighbors" }, items),
   );
-  return drawn ? [list, drawn.card] : [list];
+  return { list, map: drawn?.card };
 }
 
 const title = () => el("h2", { id: "near-title" }, "The nearest training examples");
