@@ -1,6 +1,7 @@
 """UE folders on tiny models, by task and method, and a client of the app without a network."""
 
 import shutil
+from contextlib import ExitStack
 
 import pytest
 
@@ -41,20 +42,32 @@ def folder(folders, tmp_path):
     return copy
 
 
+@pytest.fixture(scope="session")
+def asked(folders):
+    """Return a function (task, method, options) -> a client of a running app that tests only ask; made once each."""
+    with ExitStack() as stack:
+        made = {}
+
+        def get(task=TEXT, method="knn-ue", **options):
+            key = (task, method, *sorted(options.items()))
+            if key not in made:
+                made[key] = stack.enter_context(_client(folders(task, method), options))
+            return made[key]
+
+        yield get
+
+
 @pytest.fixture
 def client_of():
-    """Return a function (folder, options) -> a client whose app is running."""
-    from contextlib import ExitStack
+    """Return a function (folder, options) -> a client whose app runs until the test ends."""
+    with ExitStack() as stack:
+        yield lambda path, **options: stack.enter_context(_client(path, options))
 
+
+def _client(path, options):
     from starlette.testclient import TestClient
 
     from knn_ue.serving import ServeOptions, create_app
 
-    with ExitStack() as stack:
-
-        def make(path, **options):
-            options = {"device": "cpu", "watch_seconds": 0} | options
-            app = create_app(path, ServeOptions(**options))
-            return stack.enter_context(TestClient(app, base_url="http://127.0.0.1"))
-
-        yield make
+    options = {"device": "cpu", "watch_seconds": 0} | options
+    return TestClient(create_app(path, ServeOptions(**options)), base_url="http://127.0.0.1")

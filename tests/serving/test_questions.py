@@ -1,4 +1,4 @@
-"""What the endpoint answers is what the pipeline answers, for every task and method; the rest is refused with a rule."""
+"""What the endpoint answers is what the pipeline answers, for every task and method; the rest is told the rule."""
 
 import numpy as np
 import pytest
@@ -17,21 +17,21 @@ INPUTS = {
 
 @pytest.mark.parametrize("method", ["knn-ue", "knn-ue-no-label", "dac", "temperature", "mahalanobis"])
 @pytest.mark.parametrize("task", INPUTS)
-def test_answers_are_those_of_the_pipeline(task, method, folders, client_of):
+def test_answers_are_those_of_the_pipeline(task, method, folders, asked):
     if method in ("dac", "mahalanobis") and task != TEXT:
         pytest.skip("one task is enough for what differs by method only")
     path = folders(task, method)
     expected = UncertaintyPipeline.load(path, device="cpu")(INPUTS[task], top=3)
 
-    found = client_of(path).post("/predict", json={"inputs": INPUTS[task], "top": 3})
+    found = asked(task, method).post("/predict", json={"inputs": INPUTS[task], "top": 3})
 
     assert found.status_code == 200
     assert near(found.json()["answers"], expected)
 
 
 @pytest.mark.parametrize("task", INPUTS)
-def test_one_input_is_answered_like_a_list_of_one(task, folders, client_of):
-    client = client_of(folders(task))
+def test_one_input_is_answered_like_a_list_of_one(task, asked):
+    client = asked(task)
 
     one = client.post("/predict", json={"inputs": INPUTS[task][0]}).json()["answers"]
     many = client.post("/predict", json={"inputs": INPUTS[task][:1]}).json()["answers"]
@@ -39,8 +39,8 @@ def test_one_input_is_answered_like_a_list_of_one(task, folders, client_of):
     assert one == many and len(one) == 1
 
 
-def test_texts_may_be_strings_or_objects_and_sentences_are_split_at_spaces(folders, client_of):
-    texts, words = client_of(folders(TEXT)), client_of(folders(WORDS))
+def test_texts_may_be_strings_or_objects_and_sentences_are_split_at_spaces(asked):
+    texts, words = asked(TEXT), asked(WORDS)
 
     assert near(
         texts.post("/predict", json={"inputs": ["a film", {"text": "a film"}]}).json()["answers"][0],
@@ -50,8 +50,8 @@ def test_texts_may_be_strings_or_objects_and_sentences_are_split_at_spaces(folde
     assert [word["word"] for word in answers[0]["words"]] == ["Ada", "went", "to", "Oslo"]
 
 
-def test_a_threshold_of_the_request_makes_abstentions(folders, client_of):
-    client = client_of(folders(TEXT))
+def test_a_threshold_of_the_request_makes_abstentions(asked):
+    client = asked(TEXT)
 
     sure = client.post("/predict", json={"inputs": "a film", "abstain_below": 0.0}).json()["answers"][0]
     unsure = client.post("/predict", json={"inputs": "a film", "abstain_below": 1.0}).json()["answers"][0]
@@ -61,8 +61,8 @@ def test_a_threshold_of_the_request_makes_abstentions(folders, client_of):
 
 
 @pytest.mark.parametrize("task", INPUTS)
-def test_an_explanation_adds_up(task, folders, client_of):
-    found = client_of(folders(task)).post("/explain", json={"inputs": INPUTS[task], "top": 4}).json()
+def test_an_explanation_adds_up(task, asked):
+    found = asked(task).post("/explain", json={"inputs": INPUTS[task], "top": 4}).json()
 
     assert len(found["explanations"]) == len(INPUTS[task])
     for one in found["explanations"]:
@@ -75,8 +75,8 @@ def test_an_explanation_adds_up(task, folders, client_of):
         assert found["explanations"][0]["why"][0]["score"] == pytest.approx(found["explanations"][0]["answer"]["score"])
 
 
-def test_the_map_never_stretches_a_distance(folders, client_of):
-    (found,) = client_of(folders(TEXT)).post("/explain", json={"inputs": "a great film", "top": 8}).json()["explanations"]
+def test_the_map_never_stretches_a_distance(asked):
+    (found,) = asked(TEXT).post("/explain", json={"inputs": "a great film", "top": 8}).json()["explanations"]
     why = found["why"][0]
     true = {near["id"]: near["distance"] for near in why["neighbors"]}
 
@@ -86,8 +86,8 @@ def test_the_map_never_stretches_a_distance(folders, client_of):
 
 
 @pytest.mark.parametrize("method", ["temperature", "softmax"])
-def test_a_method_without_neighbors_is_explained_without_and_says_so(method, folders, client_of):
-    client = client_of(folders(TEXT, method))
+def test_a_method_without_neighbors_is_explained_without_and_says_so(method, asked):
+    client = asked(TEXT, method)
 
     found = client.post("/explain", json={"inputs": "a film"}).json()
 
@@ -123,8 +123,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("body", "status", "rule"), REFUSED, ids=range(len(REFUSED)))
-def test_a_bad_request_is_told_the_rule(body, status, rule, folders, client_of):
-    client = client_of(folders(TEXT), max_items=8, max_characters=100, max_request_characters=500)
+def test_a_bad_request_is_told_the_rule(body, status, rule, asked):
+    client = asked(TEXT, max_items=8, max_characters=100, max_request_characters=500)
 
     found = client.post("/predict", json=body)
 
@@ -145,16 +145,16 @@ RAW = [
 
 
 @pytest.mark.parametrize(("body", "rule"), RAW, ids=range(len(RAW)))
-def test_what_is_not_json_is_told_so(body, rule, folders, client_of):
-    client = client_of(folders(TEXT))
+def test_what_is_not_json_is_told_so(body, rule, asked):
+    client = asked(TEXT)
 
     found = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
 
     assert found.status_code in (400, 422) and rule in found.json()["error"]
 
 
-def test_half_a_surrogate_pair_is_read_as_the_replacement_character(folders, client_of):
-    client = client_of(folders(WORDS))
+def test_half_a_surrogate_pair_is_read_as_the_replacement_character(asked):
+    client = asked(WORDS)
     headers = {"Content-Type": "application/json"}
 
     found = client.post("/predict", content=b'{"inputs": {"tokens": ["\\ud800"]}}', headers=headers)
@@ -162,7 +162,7 @@ def test_half_a_surrogate_pair_is_read_as_the_replacement_character(folders, cli
     assert found.json()["answers"][0]["words"][0]["word"] == "\N{REPLACEMENT CHARACTER}" * 3
 
 
-def test_too_many_neighbors_in_one_answer_are_refused(folders, client_of):
-    found = client_of(folders(TEXT)).post("/predict", json={"inputs": ["a"] * 21, "top": 100})
+def test_too_many_neighbors_in_one_answer_are_refused(asked):
+    found = asked(TEXT).post("/predict", json={"inputs": ["a"] * 21, "top": 100})
 
     assert found.status_code == 413 and "lower top" in found.json()["error"]

@@ -21,6 +21,7 @@ class Served:
     path: Path
     generation: str
     pipe: UncertaintyPipeline
+    place: tuple[int, int]
     loaded_at: float = field(default_factory=time.time)
 
     @property
@@ -37,7 +38,7 @@ class Served:
     def is_stale(self) -> bool:
         """Whether another process has written to the folder since it was read."""
         try:
-            if generation_of(self.path) != self.generation:
+            if _place_of(self.path) != self.place or generation_of(self.path) != self.generation:
                 return True
             for store in self.stores:
                 store.check_unchanged()
@@ -82,7 +83,8 @@ def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
 
 def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:
     """Load the UE folder `path`, after verifying its files; the model of `before` is kept where it is the same."""
-    generation = generation_of(path)  # first: a change while we read leaves us stale, not wrong
+    # First: a change while we read leaves us stale, not wrong.
+    generation, place = generation_of(path), _place_of(path)
     if before is None:
         pipe = UncertaintyPipeline.load(path, device=device, trust_remote_code=trust_remote_code)
     else:
@@ -92,7 +94,13 @@ def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Ser
                 f"{path.name} now holds a model for {pipe.task}, this server answers {before.pipe.task}: "
                 "start another server for it"
             )
-    return Served(path=path, generation=generation, pipe=pipe)
+    return Served(path=path, generation=generation, pipe=pipe, place=place)
+
+
+def _place_of(path: Path) -> tuple[int, int]:
+    """Return which folder a path leads to: a link may be turned to another one, even to a copy."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def neighbor_note(served: Served) -> str | None:
