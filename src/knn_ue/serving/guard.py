@@ -22,6 +22,7 @@ _OPEN_FOLDER = "/page/"
 # Asked often, by machines, and never slow: neither counted against the limit of open requests nor logged.
 _PROBES = frozenset({"/health", "/ready", "/metrics"})
 _SEND_SECONDS = 60.0
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -62,7 +63,7 @@ class Guard:
         except ClientGoneError:
             self._metrics.cancelled.inc()
         except Exception as error:
-            log("failed", level=logging.ERROR, error=error, request=request.id, path=request.path)
+            log("failed", level=logging.ERROR, error=error, request=request.id)
             if not request.status:
                 sentence = f"the server failed at this request; its log says more under {request.id}"
                 await ProblemError(500, "internal", sentence).response()(scope, receive, request.send)
@@ -97,14 +98,14 @@ class Guard:
         route = scope.get("route")
         path = getattr(route, "path", "other")
         status = request.status or 499  # as others log a client that went away
-        self._metrics.requests.labels(scope["method"] if status != 405 else "other", path, str(status)).inc()
+        self._metrics.requests.labels(request.method, path, str(status)).inc()
         self._metrics.seconds.labels(path).observe(seconds)
         if scope["path"] in _PROBES and status < 400:
             return
         log(
             "request",
             request=request.id,
-            method=scope["method"],
+            method=request.method,
             path=path,
             status=status,
             milliseconds=round(1000 * seconds, 1),
@@ -121,7 +122,7 @@ class _Watched:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.id = uuid4().hex[:16]
-        self.path = scope["path"] if len(scope["path"]) < 100 else "long"
+        self.method = scope["method"] if scope["method"] in _METHODS else "other"
         self.status = 0
         self.begun = perf_counter()
         self._send = send

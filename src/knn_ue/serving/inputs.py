@@ -12,7 +12,8 @@ from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import ProblemError
 from knn_ue.serving.state import Served
 
-_MAX_SHOWN = 2000  # neighbors in one answer: what makes it long are their texts
+_MAX_SHOWN = 2000  # neighbors in one answer
+_MAX_SHOWN_WORDS = 20_000  # of the entities of sentences, whose number is not known before
 _WANTED: dict[Task, str] = {
     "text-classification": 'a string or {"text": ...}',
     "text-pair": '{"premise": ..., "hypothesis": ...}',
@@ -35,13 +36,17 @@ def read_labelled(served: Served, examples: Sequence[BaseModel], options: ServeO
     return labelled_examples(_checked(read, "examples", options), pipe.task, pipe.class_names, name="examples:")
 
 
-def check_shown(n_inputs: int, top: int) -> None:
-    """Raise where an answer would be too long."""
-    if n_inputs * top > _MAX_SHOWN:
+def check_shown(served: Served, examples: Sequence[Example], top: int, *, explained: bool) -> None:
+    """Raise where an answer would be too long: neighbors come with their texts, in tagging short ones, but many."""
+    tagging = served.pipe.task == "token-classification"
+    n_rows = sum(len(example.parts) for example in examples) if tagging else len(examples)
+    most = _MAX_SHOWN if explained or not tagging else _MAX_SHOWN_WORDS
+    if n_rows * top > most:
         raise ProblemError(
             413,
             "too_many_neighbors",
-            f"one answer shows at most {_MAX_SHOWN} neighbors, got {n_inputs} inputs with top={top}: lower top",
+            f"one answer shows at most {most} neighbors, got {n_rows} {'words' if tagging else 'inputs'} with "
+            f"top={top}: lower top",
         )
 
 

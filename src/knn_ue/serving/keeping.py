@@ -1,10 +1,10 @@
 """The one writer: adds and removes examples durably, refits, and swaps in what the folder holds now."""
 
 import asyncio
-import random
-import time
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -16,15 +16,16 @@ from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
 from knn_ue.pipeline.fitting import fit_outputs
 from knn_ue.pipeline.folder import save_unless_changed
 from knn_ue.pipeline.layers import add_rows
+from knn_ue.serving.logs import log
 from knn_ue.serving.problems import ProblemError, busy
 from knn_ue.serving.state import Served, load_served
+from knn_ue.storage import locked
 from knn_ue.types import Outputs
 
 Result = TypeVar("Result")
 Swapped = Callable[[Served, Served], None]
 
 _ATTEMPTS = 20  # against other writers of the same folder
-_PAUSE = 0.05  # seconds, at most, before the next attempt
 _MAX_WAITING = 64
 
 
@@ -92,9 +93,6 @@ class Keeper:
         return self._change(change)
 
     def _remove(self, example: int) -> int:
-        if self.served.is_stale():
-            self._reload()
-
         def change(stores: list[Datastore]) -> list[int]:
             for store in stores:
                 try:
@@ -115,14 +113,24 @@ class Keeper:
                 409, "no_datastore", f"the method {method} stores no examples: serve a folder fitted with knn-ue"
             )
         for attempt in range(_ATTEMPTS):
-            try:
-                return self._change_once(change)
-            except StorageError:
-                if not self.served.is_stale() or attempt == _ATTEMPTS - 1:
-                    raise
-                time.sleep(random.uniform(0, _PAUSE))  # two servers must not go on in step
-                self._reload()
+            with self._turn():
+                self._reload_if_stale()
+                try:
+                    return self._change_once(change)
+                except StorageError:
+                    if not self.served.is_stale() or attempt == _ATTEMPTS - 1:
+                        raise
         raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let the servers of one folder change it in turn: the slower one might otherwise never be first."""
+        with ExitStack() as stack:
+            place = self.served.stores[-1].path
+            if place is not None:
+                with suppress(OSError):  # the folder was replaced: whatever takes its place is read again
+                    stack.enter_context(locked(place.parent))
+            yield
 
     def _change_once(self, change: Callable[[list[Datastore]], list[int]]) -> tuple[list[int], int]:
         served = self.served
@@ -150,21 +158,23 @@ class Keeper:
                 409, "no_datastore", f"the method {method} stores no examples: there is nothing to refit"
             )
         for attempt in range(_ATTEMPTS):
-            self._reload_if_stale()
-            served, pipe = self.served, self.served.pipe
-            before = pipe.fitted_
-            risk = None if before.threshold is None else (before.threshold.target_risk, before.threshold.delta)
-            fitted = fit_outputs(before.method, copy(before.calibrator), before.validation, before.held_out, risk)
-            try:
-                save_unless_changed(
-                    served.path, pipe.encoder, pipe.source, fitted, before=before, generation=served.generation
-                )
-            except StorageError:
-                if not served.is_stale() or attempt == _ATTEMPTS - 1:
-                    raise
-                continue
-            return self._reload()
+            with self._turn():
+                self._reload_if_stale()
+                served = self.served
+                try:
+                    self._refit_once(served)
+                except StorageError:
+                    if not served.is_stale() or attempt == _ATTEMPTS - 1:
+                        raise
+                    continue
+                return self._reload()
         raise AssertionError("the last attempt returns or raises")
+
+    def _refit_once(self, served: Served) -> None:
+        pipe, before = served.pipe, served.pipe.fitted_
+        risk = None if before.threshold is None else (before.threshold.target_risk, before.threshold.delta)
+        fitted = fit_outputs(before.method, copy(before.calibrator), before.validation, before.held_out, risk)
+        save_unless_changed(served.path, pipe.encoder, pipe.source, fitted, before=before, generation=served.generation)
 
     def _reload_if_stale(self) -> tuple[Served, bool]:
         return (self._reload(), True) if self.served.is_stale() else (self.served, False)
@@ -176,6 +186,8 @@ class Keeper:
                 before.path, device=self._device, trust_remote_code=self._trust_remote_code, before=before
             )
         except (KnnUeError, OSError) as error:
+            if str(error) != self.last_error:  # the watch comes again every second
+                log("reload_failed", level=logging.ERROR, sentence=str(error))
             self.last_error = str(error)
             raise
         self.served, self.last_error = served, None

@@ -1,6 +1,7 @@
 """What goes wrong -> an answer with a status, a code for programs and one sentence for people."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -21,16 +22,25 @@ _SENTENCES = {
 class ProblemError(Exception):
     """A request that cannot be answered: `status`, `code`, and a message that names the rule and the way out."""
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        retry_after: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
         self.retry_after = retry_after
+        self.headers = dict(headers or {})
 
     def response(self) -> Response:
         """Return it as an HTTP response."""
-        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        headers = self.headers | ({} if self.retry_after is None else {"Retry-After": str(self.retry_after)})
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         body = {"error": self.message, "code": self.code}
@@ -50,7 +60,7 @@ def problem_of(error: Exception) -> ProblemError | None:
         return _unreadable(error)
     if isinstance(error, HTTPException):
         sentence = _SENTENCES.get(error.status_code, str(error.detail))
-        return ProblemError(error.status_code, f"http_{error.status_code}", sentence)
+        return ProblemError(error.status_code, f"http_{error.status_code}", sentence, headers=error.headers)
     if isinstance(error, StorageError):
         return ProblemError(503, "storage", str(error), retry_after=30)
     if isinstance(error, InvalidInputError):

@@ -85,7 +85,7 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         served = await service.keeper.refit()
         return _json(_changed(True, served.generation, served.pipe.threshold_, "fitted again on the validation rows"))
 
-    @router.post("/reload", responses=documented(409) | {200: {"model": ChangedResponse}})
+    @router.post("/reload", responses=documented(422) | {200: {"model": ChangedResponse}})
     async def reload() -> Response:
         """Read the folder again if it changed; the old one answers until the new one is ready."""
         served, changed = await service.keeper.reload()
@@ -130,7 +130,7 @@ def _add_facts(router: APIRouter, service: Service) -> None:
 
 async def _ask(service: Service, request: Request, body: PredictRequest | ExplainRequest, kind: Kind) -> Done:
     examples = inputs.read_inputs(service.served, body.inputs, service.options)
-    inputs.check_shown(len(examples), body.top)
+    inputs.check_shown(service.served, examples, body.top, explained=kind == "explain")
     if kind == "explain" and len(examples) > _MAX_EXPLAINED:
         raise ProblemError(
             413, "too_many_items", f"{_MAX_EXPLAINED} inputs are explained at a time, got {len(examples)}: send parts"

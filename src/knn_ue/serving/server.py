@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +22,8 @@ from knn_ue.serving.service import Service
 
 _HEAD_SECONDS = 10.0
 _IDLE_SECONDS = 15
+_FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 4096
+_FILES = 128  # for the folder, the log, libraries
 
 
 def serve(path: str | Path, options: ServeOptions) -> None:
@@ -36,12 +40,19 @@ def serve(path: str | Path, options: ServeOptions) -> None:
             access_log=False,
             server_header=False,
             timeout_keep_alive=_IDLE_SECONDS,
+            limit_concurrency=_max_connections(),
             timeout_graceful_shutdown=int(options.drain_seconds),
             backlog=1024,
         )
         _Server(config, app.state.service).run(sockets=[listener])
     finally:
         listener.close()
+
+
+def _max_connections() -> int:
+    """Return how many connections may be open, so that files can still be opened beside them."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(_FEWEST_CONNECTIONS, min(_MOST_CONNECTIONS, allowed - _FILES))
 
 
 def _bind(options: ServeOptions) -> socket.socket:
@@ -94,11 +105,8 @@ class _Server(uvicorn.Server):
         task.add_done_callback(self._reloads.discard)
 
     async def _reload(self) -> None:
-        try:
+        with suppress(KnnUeError, OSError, ProblemError):  # the keeper has told why
             _, changed = await self._service.keeper.reload()
-        except (KnnUeError, OSError, ProblemError) as error:
-            log("reload_failed", level=logging.ERROR, sentence=str(error))
-        else:
             log("reloaded", changed=changed)
 
 

@@ -8,6 +8,7 @@ import { showDrift } from "./drift.js";
 import { buildThreshold } from "./threshold.js";
 
 const TOP = 10;
+const MOST_NEIGHBORS = 2000;
 const DRIFT_SECONDS = 15;
 
 const page = { info: null, input: null, threshold: null, latest: 0 };
@@ -48,7 +49,9 @@ async function ask(input) {
   byId("answer").setAttribute("aria-busy", "true");
   byId("status").textContent = "Asking the model.";
   await attempt(async () => {
-    const found = await post("/explain", { inputs: [input], top: TOP });
+    // In tagging every word has neighbors of its own, and one answer holds so many only.
+    const top = Math.min(TOP, Math.floor(MOST_NEIGHBORS / (input.tokens?.length ?? 1)));
+    const found = await post("/explain", { inputs: [input], top });
     if (number !== page.latest) return;
     page.shown = showAnswer(found, { page, again: () => refresh(input), attempt });
     await refreshDrift();
