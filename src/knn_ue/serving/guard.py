@@ -14,7 +14,7 @@ from knn_ue.serving.bodies import BodyReader
 from knn_ue.serving.logs import log
 from knn_ue.serving.metrics import Metrics
 from knn_ue.serving.options import ServeOptions
-from knn_ue.serving.problems import ProblemError, busy
+from knn_ue.serving.problems import FACTS, ProblemError, busy, note
 
 # What a load balancer asks, and the page itself, which holds no data, need no token.
 _OPEN = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
@@ -58,8 +58,8 @@ class Guard:
             async with self._bodies.read(scope, receive) as replayed:
                 await self._app(scope, replayed, request.send)
         except ProblemError as problem:
+            note(scope, code=problem.code)
             await problem.response()(scope, receive, request.send)
-            self._metrics.refused.labels(problem.code).inc()
         except ClientGoneError:
             self._metrics.cancelled.inc()
         except Exception as error:
@@ -100,6 +100,9 @@ class Guard:
         status = request.status or 499  # as others log a client that went away
         self._metrics.requests.labels(request.method, path, str(status)).inc()
         self._metrics.seconds.labels(path).observe(seconds)
+        facts = scope.get(FACTS, {})
+        if "code" in facts:
+            self._metrics.refused.labels(facts["code"]).inc()
         if scope["path"] in _PROBES and status < 400:
             return
         log(
@@ -109,7 +112,7 @@ class Guard:
             path=path,
             status=status,
             milliseconds=round(1000 * seconds, 1),
-            **scope.get("knn_ue_facts", {}),
+            **facts,
         )
 
 

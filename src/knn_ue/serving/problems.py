@@ -7,10 +7,12 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.serving.schemas import Error
 
+FACTS = "knn_ue_facts"  # of a request, in its scope
 _SHOWN = 3  # of all that is wrong with a body
 _SENTENCES = {
     400: "the body is not JSON that can be read: send one JSON object in UTF-8",
@@ -71,13 +73,19 @@ def problem_of(error: Exception) -> ProblemError | None:
 def add_handlers(app: FastAPI) -> None:
     """Let every error the app raises on purpose become a sentence."""
 
-    def answer(_request: Request, error: Exception) -> Response:
+    def answer(request: Request, error: Exception) -> Response:
         problem = problem_of(error)
         assert problem is not None
+        note(request.scope, code=problem.code)
         return problem.response()
 
     for kind in (ProblemError, RequestValidationError, HTTPException, InvalidInputError, StorageError):
         app.add_exception_handler(kind, answer)
+
+
+def note(scope: Scope, **facts: Any) -> None:
+    """Let the log and the metrics know more about a request; never what its texts are."""
+    scope.setdefault(FACTS, {}).update(facts)
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from knn_ue.serving import inputs
 from knn_ue.serving.answering import Done, Kind, Work
 from knn_ue.serving.guard import ClientGoneError
 from knn_ue.serving.metrics import CONTENT_TYPE
-from knn_ue.serving.problems import ProblemError, busy, documented
+from knn_ue.serving.problems import ProblemError, busy, documented, note
 from knn_ue.serving.schemas import (
     AddedResponse,
     ChangedResponse,
@@ -68,7 +68,7 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         """Store labelled examples: on disk before this answers, and seen by every request after it. All or none."""
         _check_writable(service)
         examples = inputs.read_labelled(service.served, body.examples, service.options)
-        _note(request, n_items=len(examples))
+        note(request.scope, n_items=len(examples))
         ids, n_stored = await _unless_gone(request, service.add(examples))
         return _json({"ids": ids, "n_stored": n_stored}, status=201)
 
@@ -135,7 +135,7 @@ async def _ask(service: Service, request: Request, body: PredictRequest | Explai
         raise ProblemError(
             413, "too_many_items", f"{_MAX_EXPLAINED} inputs are explained at a time, got {len(examples)}: send parts"
         )
-    _note(request, n_items=len(examples))
+    note(request.scope, n_items=len(examples))
     work = Work(kind=kind, examples=examples, top=body.top, threshold=body.abstain_below)
     return await _unless_gone(request, service.answer(work))
 
@@ -168,11 +168,6 @@ def _check_writable(service: Service) -> None:
 def _changed(changed: bool, generation: str, threshold: Any, message: str) -> dict[str, Any]:
     value = None if threshold is None else threshold.threshold
     return {"changed": changed, "generation": generation, "threshold": value, "message": message}
-
-
-def _note(request: Request, **facts: Any) -> None:
-    """Let the log say more about this request; never what its texts are."""
-    request.scope.setdefault("knn_ue_facts", {}).update(facts)
 
 
 def _json(content: Any, *, status: int = 200) -> Response:
