@@ -12,10 +12,6 @@ from tiny_models import one_thread, save_tiny_model
 
 __all__ = ["one_thread"]
 
-pytest.importorskip("fastapi")
-pytest.importorskip("torch")
-sync_api = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright")
-
 _FAMILIES = {TEXT: "bert", PAIR: "roberta", WORDS: "bert"}
 
 
@@ -24,6 +20,7 @@ def browser():
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("no chromium is installed: apt-get install chromium, or set CHROMIUM to its path")
+    sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         # No sandbox: CI runs as root, and the only page it opens is ours.
         found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])

@@ -10,9 +10,6 @@ from tiny_models import TASKS, one_thread, save_tiny_model
 
 __all__ = ["one_thread"]
 
-pytest.importorskip("fastapi")
-pytest.importorskip("torch")
-
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
