@@ -12,7 +12,6 @@ code set it where faiss ignores it. Run it on an idle machine.
 import argparse
 import json
 import random
-import statistics
 import time
 from copy import copy
 from dataclasses import asdict
@@ -30,9 +29,10 @@ from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
 from knn_ue.tuning import tune_index
 from knn_ue.types import Outputs
+from timing import median_ms
 
 REPEATS = 5
-BATCH = 256
+TOP_K = (8, 16, 32, 64, 128)
 
 
 def tables(n_columns: int) -> dict[str, list[tuple[str, IndexOptions]]]:
@@ -84,7 +84,7 @@ def main() -> None:
     sets |= {source: pipe.outputs(some_rows(source, pipe.task, arguments.rows)) for source in arguments.ood}
     vectors, labels = calibrator.store.arrays()
     print(f"{len(vectors):,} x {vectors.shape[1]}, K = {calibrator.n_neighbors}, forward pass {forward:.3f} ms a row")
-    exact = measure(pipe, calibrator, IndexOptions(), sets, None)
+    exact = measure(pipe, calibrator, IndexOptions(), sets, None, n_neighbors=calibrator.n_neighbors)
     shipped = shipped_ms(vectors, sets["test"], calibrator.n_neighbors)
     tuning = tune_index(
         vectors,
@@ -93,20 +93,21 @@ def main() -> None:
         n_neighbors=calibrator.n_neighbors,
         use_labels=calibrator.use_labels,
         scored=scored_answers,
-        thorough=True,
     )
-    plan = {"chosen": [("exact", IndexOptions()), ("auto", tuning.chosen)]} | tables(vectors.shape[1])
+    plan = {"chosen": [("exact", IndexOptions()), (f"auto: {tuning.chosen}", tuning.chosen)]} | tables(vectors.shape[1])
+    plan |= {"neighbors": [(f"exact, K = {k}", IndexOptions()) for k in TOP_K]}
     results = []
     for table, lines in plan.items():
-        print(f"\n{table}\n{'':42}{'cover':>7}{'ms':>9}{'faster':>8}{'faiss':>8}{'MB':>8}{'+ %':>8}", end="")
+        print(f"\n{table}\n{'':62}{'cover':>7}{'ms':>9}{'faster':>8}{'faiss':>8}{'MB':>8}{'+ %':>8}", end="")
         print("".join(f"{name.split('/')[-1][-12:]:>16}" for name in sets))
         for name, options in lines:
-            found = measure(pipe, calibrator, options, sets, exact)
+            k = TOP_K[lines.index((name, options))] if table == "neighbors" else calibrator.n_neighbors
+            found = measure(pipe, calibrator, options, sets, exact, n_neighbors=k)
             found |= {"table": table, "name": name, "options": asdict(options), "forward_ms": forward}
             found |= {"shipped_ms": shipped}
             results.append(found)
             print(
-                f"{name:42}{found['coverage']:7.0%}{found['ms']:9.4f}{exact['ms'] / found['ms']:7.1f}x"
+                f"{name:62}{found['coverage']:7.0%}{found['ms']:9.4f}{exact['ms'] / found['ms']:7.1f}x"
                 f"{shipped / found['ms']:7.0f}x{found['megabytes']:8.1f}{100 * found['ms'] / forward:8.2f}"
                 + "".join(f"{found[key]['ece']:9.2f} /{found[key]['e_aurc']:5.1f}" for key in sets),
                 flush=True,
@@ -128,19 +129,22 @@ def measure(
     options: IndexOptions,
     sets: dict[str, Outputs],
     exact: dict[str, Any] | None,
+    *,
+    n_neighbors: int,
 ) -> dict[str, Any]:
     """Return what the index costs and what it does to the answers in each set."""
     assert isinstance(calibrator.store, Datastore)
     store = calibrator.store.reindexed(options)
     changed = copy(calibrator)
     changed.store = store
+    changed.n_neighbors = n_neighbors
     changed.fit(pipe.validation_)
     queries = np.ascontiguousarray(sets["test"].features[:2048])
     ids = store.search(queries, calibrator.n_neighbors).ids
     result: dict[str, Any] = {
         "ids": ids,
         "coverage": 1.0 if exact is None else metrics.neighbor_coverage(exact_ids=exact["ids"], found_ids=ids),
-        "ms": median_ms(lambda batch: store.search(batch, calibrator.n_neighbors), queries),
+        "ms": median_ms(lambda batch: store.search(batch, changed.n_neighbors), queries, repeats=REPEATS),
         "megabytes": size_of(store) / 1e6,
     }
     for name, outputs in sets.items():
@@ -155,17 +159,9 @@ def measure(
 def shipped_ms(vectors: np.ndarray, test: Outputs, n_neighbors: int) -> float:
     flat = faiss.IndexFlatL2(vectors.shape[1])
     flat.add(vectors)
-    return median_ms(lambda batch: flat.search(batch, n_neighbors), np.ascontiguousarray(test.features[:1024]))
-
-
-def median_ms(search: Any, queries: np.ndarray) -> float:
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        for start in range(0, len(queries), BATCH):
-            search(queries[start : start + BATCH])
-        times.append(time.perf_counter() - began)
-    return 1000 * statistics.median(times) / len(queries)
+    return median_ms(
+        lambda batch: flat.search(batch, n_neighbors), np.ascontiguousarray(test.features[:1024]), repeats=REPEATS
+    )
 
 
 def size_of(store: Datastore) -> int:
