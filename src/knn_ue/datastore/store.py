@@ -24,14 +24,12 @@ from knn_ue.datastore.indexes import build_index, rebuild_index
 from knn_ue.datastore.journal import Added, Change, Removed, read_journal
 from knn_ue.datastore.normalization import Normalization, Normalize, check_range
 from knn_ue.datastore.options import IndexOptions, index_options
-from knn_ue.datastore.segment import Segment
+from knn_ue.datastore.segment import Segment, merged
 from knn_ue.datastore.state import State
 from knn_ue.datastore.texts import PackedTexts
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import Stored, generation_of, parse_folder
 from knn_ue.types import Neighbors
-
-_Found = tuple[FloatArray, IntArray, IntArray]
 
 
 class Datastore:
@@ -161,7 +159,7 @@ class Datastore:
         base, added = state.segments
         found = base.search(queries, n_neighbors, by=state.gpu_index)
         if len(added.ids):
-            found = _merged(found, added.search(base.index.space(queries), n_neighbors))
+            found = merged(found, added.search(base.index.space(queries), n_neighbors))
         distances, ids, labels = found
         return Neighbors(distances=distances, ids=ids, labels=labels, approximate=base.index.approximate)
 
@@ -185,6 +183,21 @@ class Datastore:
                 if row >= 0:
                     texts[position] = segment.texts[row]
         return texts
+
+    def vectors_of(self, ids: Sequence[int] | IntArray) -> FloatArray | None:
+        """Return the vectors (n, d) of ids as they are searched, NaN where an id is gone; None if none are kept."""
+        wanted = np.asarray(ids, dtype=np.int64)
+        vectors = np.full((len(wanted), self.n_columns), np.nan, dtype=np.float32)
+        for segment in self._state.segments:
+            if segment.vectors is None:
+                return None
+            rows = segment.rows_of(wanted)
+            vectors[rows >= 0] = segment.vectors[rows[rows >= 0]]
+        return vectors
+
+    def normalized(self, features: object) -> FloatArray:
+        """Return `features` (n, d) as this store compares them: what `vectors_of` may be held against."""
+        return self._normalization(self._checked_features(features))
 
     def add(self, features: object, labels: object, *, texts: Sequence[str] | None = None) -> IntArray:
         """Store more examples and return their ids; they are searched exactly and merged until `compact`."""
@@ -348,16 +361,6 @@ class Datastore:
                 f"features must have the store's {self.n_columns} columns, got {matrix.shape[1]}: use the same encoder"
             )
         return matrix
-
-
-def _merged(first: _Found, second: _Found) -> _Found:
-    """Return the nearest of two results, as many as each has columns."""
-    n_neighbors = first[0].shape[1]
-    distances = np.concatenate((first[0], second[0]), axis=1)
-    ids, labels = (np.concatenate(pair, axis=1) for pair in ((first[1], second[1]), (first[2], second[2])))
-    order = np.lexsort((ids, distances), axis=1)[:, :n_neighbors]
-    take = np.take_along_axis
-    return take(distances, order, axis=1), take(ids, order, axis=1), take(labels, order, axis=1)
 
 
 def _is_still_at(stored: Stored, path: Path) -> bool:

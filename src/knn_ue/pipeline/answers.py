@@ -14,11 +14,13 @@ from knn_ue.pipeline.records import search_neighbors, store_of
 from knn_ue.types import Outputs, Prediction
 
 Answer = dict[str, Any]
+Threshold = float | Sequence[float]  # for all, or one for each row (in tagging for each sentence)
 
 
-def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: float, top: int) -> list[Answer]:
+def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int) -> list[Answer]:
     """Return an answer for each row: label, score, raw_score, abstained, neighbors; would_be where it abstained."""
     names = _names(outputs)
+    thresholds = _one_each(threshold, len(outputs))
     if isinstance(calibrator, KnnUE) and top and len(outputs):
         explained = calibrator.explain(outputs, top=top)  # weight and neighbors from a single search
         scores = [(row.predicted, row.confidence, row.raw_confidence) for row in explained]
@@ -30,13 +32,13 @@ def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: float
         scores = _triples(prediction)
         neighbors = nearest(outputs, calibrator, top=top)
     return [
-        _answer("label", names[predicted], score, raw, abstained=score < threshold) | {"neighbors": near}
-        for (predicted, score, raw), near in zip(scores, neighbors, strict=True)
+        _answer("label", names[predicted], score, raw, abstained=score < least) | {"neighbors": near}
+        for (predicted, score, raw), near, least in zip(scores, neighbors, thresholds, strict=True)
     ]
 
 
 def tagged_answers(
-    examples: Sequence[Example], outputs: Outputs, calibrator: LogitScaling, *, threshold: float, top: int
+    examples: Sequence[Example], outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int
 ) -> list[Answer]:
     """Return {"words", "entities"} for each sentence, in order; one without words has neither."""
     prediction = calibrator.predict(outputs)
@@ -45,13 +47,13 @@ def tagged_answers(
     answers: list[Answer] = []
     first_rows: list[int] = []  # of each entity, to look up its neighbors in one search
     row = 0
-    for example in examples:
+    for example, least in zip(examples, _one_each(threshold, len(examples)), strict=True):
         rows = range(row, row + len(example.parts))
         row = rows.stop
         tags = [names[prediction.predicted[number]] for number in rows]
         scores, raw = prediction.confidence[rows.start : row], prediction.raw_confidence[rows.start : row]
         entities = [
-            _entity(example.parts, span, scores, raw, threshold)
+            _entity(example.parts, span, scores, raw, least)
             for span in (metrics.extract_entities(tags) if whole and tags else [])
         ]
         first_rows += [rows.start + entity["start"] for entity in entities]
@@ -63,7 +65,7 @@ def tagged_answers(
                 tags[number],
                 float(scores[number]),
                 float(raw[number]),
-                abstained=number in inside if whole else bool(scores[number] < threshold),
+                abstained=number in inside if whole else bool(scores[number] < least),
             )
             for number, word in enumerate(example.parts)
         ]
@@ -138,6 +140,10 @@ def _neighbor(number: int, label: str, distance: float, text: str | None, agrees
 def _triples(prediction: Prediction) -> list[tuple[int, float, float]]:
     columns = (prediction.predicted, prediction.confidence, prediction.raw_confidence)
     return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _one_each(threshold: Threshold, n_rows: int) -> Sequence[float]:
+    return [threshold] * n_rows if isinstance(threshold, (int, float)) else threshold
 
 
 def _names(outputs: Outputs) -> Sequence[str]:
