@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", type=int, default=150, help="of each set, and of the validation rows to fit on: texts"
     )
+    parser.add_argument("--chosen", action="store_true", help="only the exact search and what tuning chooses")
     parser.add_argument("--times", action="store_true", help="measure times, of what the file already holds")
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
@@ -112,6 +113,8 @@ def answers(pipe: UncertaintyPipeline, calibrator: KnnUE, arguments: argparse.Na
         scored=scored_answers,
     )
     plan = {"chosen": [("exact", IndexOptions()), (f"auto: {tuning.chosen}", tuning.chosen)]} | tables(vectors.shape[1])
+    if arguments.chosen:
+        plan = {"chosen": plan["chosen"]}
     validation = some_texts(pipe.validation_, 2 * arguments.rows)
     queries = first(sets).features
     exact_ids = calibrator.store.reindexed("exact").search(queries, calibrator.n_neighbors).ids
@@ -126,7 +129,7 @@ def answers(pipe: UncertaintyPipeline, calibrator: KnnUE, arguments: argparse.Na
             results.append(found | {"neighbors": calibrator.n_neighbors})
             print(table, name, flush=True)
     exact = calibrator.store.reindexed("exact")
-    for k in TOP_K:
+    for k in () if arguments.chosen else TOP_K:
         found = quality(calibrator, exact, validation, sets, k)
         found |= {"table": "neighbors", "name": f"exact, K = {k}", "options": asdict(IndexOptions()), "coverage": 1.0}
         results.append(found | {"neighbors": k, "megabytes": vectors.nbytes / 1e6})
