@@ -48,9 +48,12 @@ class Segment:
     def __len__(self) -> int:
         return len(self.ids) - int(self.removed.sum())
 
-    def search(self, queries: FloatArray, n_neighbors: int) -> Found:
-        """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing."""
-        distances, rows = self.index.search(queries, n_neighbors, self._excluded)
+    def search(self, queries: FloatArray, n_neighbors: int, *, by: Index | None = None) -> Found:
+        """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing.
+
+        `by` another index over the same rows, if given.
+        """
+        distances, rows = (by or self.index).search(queries, n_neighbors, self._excluded)
         if not len(self.ids):
             return distances, rows, rows
         labels = self.labels[rows]
