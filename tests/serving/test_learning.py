@@ -200,6 +200,34 @@ def test_two_servers_on_one_folder_lose_nothing(folder, client_of):
     assert all(texts[number] == text for number, text in acknowledged)
 
 
+@pytest.mark.parametrize("method", ["knn-ue", "dac"])
+def test_refits_and_rewrites_of_another_server_lose_nothing(method, folder, client_of):
+    path = folder(TEXT, method)
+    one, two = client_of(path), client_of(path)
+    acknowledged: dict[int, str] = {}
+    stop = threading.Event()
+
+    def work():
+        step = 0
+        while not stop.is_set():
+            text = f"step {step}"
+            acknowledged[add(one, {"text": text, "label": "pos"})["ids"][0][0]] = text
+            step += 1
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        refitted = [two.post("/refit") for _ in range(3)]
+    finally:
+        stop.set()
+        thread.join()
+
+    assert [found.status_code for found in refitted] == [200] * 3
+    store = UncertaintyPipeline.load(path, device="cpu").fitted_.calibrator
+    store = store.store if method == "knn-ue" else store.stores[-1]
+    assert acknowledged and store.texts_of(list(acknowledged)) == list(acknowledged.values())
+
+
 def test_a_whole_folder_is_swapped_without_a_failed_request(folders, folder, client_of, tmp_path):
     old, new = folder(name="old"), folder(name="new")
     add(client_of(new), TEXT_ROW)
