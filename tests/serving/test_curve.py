@@ -34,3 +34,20 @@ def test_it_names_what_it_counts(folders):
     units = [risk_curve(UncertaintyPipeline.load(folders(task), device="cpu").fitted_).unit for task in (TEXT, WORDS)]
 
     assert units == ["rows", "entities"]
+
+
+def test_the_fitted_threshold_has_the_numbers_it_was_chosen_by(folders):
+    from knn_ue.pipeline.fitting import fit_outputs
+
+    pipe = UncertaintyPipeline.load(folders(TEXT), device="cpu")
+    rows = np.arange(len(pipe.validation_))
+    labels = np.where(rows % 8 == 0, 1 - pipe.validation_.predicted, pipe.validation_.predicted)
+    validation = replace(pipe.validation_, labels=labels)
+    fitted = fit_outputs("knn-ue", pipe.calibrator_, validation, rows % 2 == 0, (0.6, 0.3))
+    assert fitted.threshold.found
+
+    curve = risk_curve(fitted)
+
+    place = curve.thresholds.index(fitted.threshold.threshold)
+    assert curve.coverage[place] == pytest.approx(fitted.threshold.coverage)
+    assert curve.risk[place] == pytest.approx(fitted.threshold.n_errors / fitted.threshold.n_answered)

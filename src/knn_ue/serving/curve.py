@@ -12,9 +12,9 @@ _STEPS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class RiskCurve:
-    """At each of the `thresholds` (0, 0.005 .. 1): the share of answers given, and of those the share that is wrong.
+    """At each of the `thresholds`: the share of answers given, and of those the share that is wrong.
 
-    `risk` is None where no answer is given. `kept_apart` says whether the calibrator has not seen these rows.
+    The thresholds are 0, 0.005 .. 1 and the fitted one. `risk` is None where no answer is given. `kept_apart` says whether the calibrator has not seen these rows.
     """
 
     thresholds: list[float]
@@ -33,13 +33,16 @@ def risk_curve(fitted: Fitted) -> RiskCurve:
     order = np.argsort(confidence, kind="stable")
     ordered = confidence[order]
     wrong_above = np.append(np.cumsum(~correct[order][::-1])[::-1], 0)
-    thresholds = np.linspace(0.0, 1.0, _STEPS + 1)
+    thresholds = np.linspace(0.0, 1.0, _STEPS + 1).round(4)
+    if fitted.threshold is not None and fitted.threshold.threshold is not None:
+        # As it is, so that the numbers shown for it are those it was chosen by.
+        thresholds = np.unique(np.append(thresholds, fitted.threshold.threshold))
     first = np.searchsorted(ordered, thresholds, side="left")
     given = len(ordered) - first
     wrong = wrong_above[first]
     is_entities = rows.groups is not None and len(confidence) != len(rows)
     return RiskCurve(
-        thresholds=thresholds.round(4).tolist(),
+        thresholds=thresholds.tolist(),
         coverage=(given / max(len(ordered), 1)).tolist(),
         risk=[float(w / g) if g else None for w, g in zip(wrong.tolist(), given.tolist(), strict=True)],
         n=len(ordered),

@@ -62,8 +62,10 @@ async function ask(input) {
 /** After the stored examples changed: ask again, and count again. */
 async function refresh(input) {
   await attempt(async () => {
+    const before = page.info.generation;
     page.info = await get("/info");
     describe(page.info);
+    if (page.info.generation !== before) await buildSlider();
   });
   await ask(input);
 }

@@ -14,13 +14,11 @@ export async function buildThreshold(info, moved) {
   const last = curve.thresholds.length - 1;
   // A risk was promised and no threshold keeps it: then nothing is answered.
   const first = info.threshold ?? (info.promise ? 1 : 0);
-  const place = { now: Math.round(first * last) };
-  // The fitted threshold lies between two steps: it counts as it is until the slider moves.
-  let exact = info.threshold;
+  const place = { now: Math.max(curve.thresholds.indexOf(first), 0) };
   const slider = el("input", { type: "range", id: "threshold-slider", min: 0, max: last, step: 1, value: place.now, "aria-describedby": "threshold-says" });
   const says = el("p", { id: "threshold-says" });
   const dot = svg("circle", { r: 6, class: "curve-dot" });
-  const value = () => exact ?? curve.thresholds[place.now];
+  const value = () => curve.thresholds[place.now];
   const show = () => {
     says.textContent = sentence(curve, place.now, value());
     slider.setAttribute("aria-valuetext", `${value().toFixed(3)}: ${says.textContent}`);
@@ -30,7 +28,6 @@ export async function buildThreshold(info, moved) {
   };
   slider.oninput = () => {
     place.now = Number(slider.value);
-    exact = null;
     show();
     moved();
   };
