@@ -14,7 +14,8 @@ _STEPS = 200
 class RiskCurve:
     """At each of the `thresholds`: the share of answers given, and of those the share that is wrong.
 
-    The thresholds are 0, 0.005 .. 1 and the fitted one. `risk` is None where no answer is given. `kept_apart` says whether the calibrator has not seen these rows.
+    The thresholds are 0, 0.005 .. 1 and the fitted one. `risk` is None where no answer is given. `kept_apart` says
+    whether the calibrator has not seen these rows.
     """
 
     thresholds: list[float]
