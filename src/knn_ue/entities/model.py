@@ -15,7 +15,7 @@ from knn_ue.types import Neighbors, Outputs
 
 # Of small taggers on their own validation sets, rounded: a start for a few entities, soon forgotten with a few hundred.
 # Distance is held more strongly, since what it is for, another domain, is not in the validation set.
-_GUESS = Guess(
+GUESS = Guess(
     center=(2.5, 2.0, 6.0, 0.0, 0.95, 2.0),
     scale=(1.6, 2.0, 3.0, 0.4, 0.2, 1.5),
     intercept=2.0,
@@ -110,7 +110,7 @@ def fit_entity_model(validation: Outputs, neighbors: Neighbors) -> EntityModel:
     usual = find_usual(validation, neighbors, predicted)
     evidence = gather_evidence(validation, neighbors, predicted, usual)
     right = predicted.same_in(gold)
-    entity = fit_signed_logistic(evidence.values, right, _GUESS)
+    entity = fit_signed_logistic(evidence.values, right, GUESS)
     missed = fit_missed(missed_evidence(validation, predicted, tags), predicted, gold)
     unset = EntityModel(usual=usual, entity=entity, missed=missed, clear_exponent=1.0, exponents=(1.0, 1.0))
     hidden = unset._hidden(validation, predicted, tags)
