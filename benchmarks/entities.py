@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from entity_tables import print_all, summary
-from entity_variants import size_scores, variant_scores
+from entity_tables import OURS, print_all, summary
+from entity_variants import Variants, rounded
 from knn_ue.calibrators import KnnUEEntity, LogitScaling
 from knn_ue.data.splits import half_of
 from knn_ue.datastore import IndexOptions
@@ -99,20 +99,15 @@ def run_cell(domain: str, seed: int, group: list[str], arguments: argparse.Names
     )
     train, validation, extra = (encoded(pipe, rows) for rows in training_rows(domain, arguments.data))
     fitted = {name: make_calibrator(name, train, index=INDEX).fit(validation) for name in wanted}
+    ours = fitted.get(OURS)
+    variants = Variants(ours, validation, joined(validation, extra), seed) if isinstance(ours, KnnUEEntity) else None
     scores: dict[str, dict[str, Any]] = {name: {} for name in wanted}
     for set_name, source in SETS.items():
         outputs = encoded(pipe, drawn(read(arguments.data, source), arguments.rows))
         for name, calibrator in fitted.items():
             scores[name][set_name] = scores_of(calibrator, outputs, set_name)
-        ours = fitted.get("knn-ue-entity")
-        if isinstance(ours, KnnUEEntity):
-            scores["knn-ue-entity"][set_name] |= reading_of(ours, outputs)
-            scores["knn-ue-entity"][set_name]["variants"] = variant_scores(
-                ours, validation, outputs, kept(outputs, set_name)
-            )
-            scores["knn-ue-entity"][set_name]["sizes"] = size_scores(
-                train, joined(validation, extra), outputs, kept(outputs, set_name), INDEX, seed
-            )
+        if variants is not None and isinstance(ours, KnnUEEntity):
+            scores[OURS][set_name] |= reading_of(ours, outputs) | variants.scores(outputs, kept(outputs, set_name))
         print(f"{domain} seed {seed} {set_name}: {', '.join(wanted)}", flush=True)
     for name in wanted:
         (folder / f"{name}.json").write_text(json.dumps(scores[name]))
@@ -235,10 +230,6 @@ def joined(first: Outputs, second: Outputs) -> Outputs:
         groups=np.concatenate([first.groups, second.groups + first.groups.max() + 1]),
         class_names=first.class_names,
     )
-
-
-def rounded(values: Any) -> list[float]:
-    return [round(float(value), 5) for value in values]
 
 
 if __name__ == "__main__":
