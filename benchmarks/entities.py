@@ -24,9 +24,9 @@ import numpy as np
 
 from entity_tables import OURS, print_all, summary
 from entity_variants import Variants, rounded
-from knn_ue.calibrators import KnnUEEntity, LogitScaling
+from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.data.splits import half_of
-from knn_ue.datastore import IndexOptions
+from knn_ue.datastore import Datastore, IndexOptions
 from knn_ue.demo.minilm import model_folder
 from knn_ue.entities import all_right, find_entities
 from knn_ue.entities.missed import hidden_words
@@ -36,7 +36,7 @@ from knn_ue.pipeline.rows import labelled_examples
 from knn_ue.training import TrainingOptions
 from knn_ue.training.finetune import finetune
 from knn_ue.training.label_smoothing import LabelSmoothing
-from knn_ue.types import Outputs
+from knn_ue.types import Neighbors, Outputs
 
 TASK = "token-classification"
 SETS = {
@@ -98,7 +98,8 @@ def run_cell(domain: str, seed: int, group: list[str], arguments: argparse.Names
         model_of(domain, seed, wanted[0], arguments), TASK, device="cpu", **options
     )
     train, validation, extra = (encoded(pipe, rows) for rows in training_rows(domain, arguments.data))
-    fitted = {name: make_calibrator(name, train, index=INDEX).fit(validation) for name in wanted}
+    search = OneSearch(Datastore.build(train.features, train.labels, index=INDEX))
+    fitted = {name: calibrator_of(name, train, search).fit(validation) for name in wanted}
     ours = fitted.get(OURS)
     variants = Variants(ours, validation, joined(validation, extra), seed) if isinstance(ours, KnnUEEntity) else None
     scores: dict[str, dict[str, Any]] = {name: {} for name in wanted}
@@ -111,6 +112,37 @@ def run_cell(domain: str, seed: int, group: list[str], arguments: argparse.Names
         print(f"{domain} seed {seed} {set_name}: {', '.join(wanted)}", flush=True)
     for name in wanted:
         (folder / f"{name}.json").write_text(json.dumps(scores[name]))
+
+
+class OneSearch:
+    """Searches a datastore once for the same features, however many methods ask."""
+
+    def __init__(self, store: Datastore) -> None:
+        self.store = store
+        self.remembered: list[tuple[Any, int, Neighbors]] = []
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def search(self, features: Any, n_neighbors: int) -> Neighbors:
+        for known, asked, found in self.remembered:
+            if known is features and asked == n_neighbors:
+                return found
+        found = self.store.search(features, n_neighbors)
+        self.remembered = [*self.remembered[-2:], (features, n_neighbors, found)]
+        return found
+
+    def texts_of(self, ids: Any) -> list[str | None]:
+        return self.store.texts_of(ids)
+
+
+def calibrator_of(name: str, train: Outputs, search: OneSearch) -> LogitScaling:
+    """Return the calibrator of the registry, those of kNN-UE with the search they share."""
+    if name == OURS:
+        return KnnUEEntity(search)
+    if METHODS[name].calibrator is KnnUE:
+        return KnnUE(search, use_labels=name == "knn-ue")
+    return make_calibrator(name, train, index=INDEX)
 
 
 def scores_of(calibrator: LogitScaling, outputs: Outputs, set_name: str) -> dict[str, Any]:
