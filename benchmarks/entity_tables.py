@@ -166,3 +166,53 @@ def print_all(found: dict[str, Any]) -> None:
             print(
                 "\n" + ", ".join(f"{key} {mean:.1f} ± {std:.1f}" for key, (mean, std) in numbers["sentences"].items())
             )
+
+
+def print_overview(found: dict[str, Any]) -> None:
+    """Print the tables of docs/entities.md: ours against the best other one, ingredients, sizes, sentences."""
+    for key, title in (("ece", "ECE %"), ("e_aurc", "E-AURC x 1000")):
+        print(f"\n| {title} | softmax, product | best other | knn-ue-entity | difference, 95 % interval | seeds |")
+        print("|---|--:|--:|--:|--:|--:|")
+        for place, numbers in found.items():
+            compared = numbers.get("significance", {}).get(key)
+            if compared is None:
+                continue
+            best, soft = numbers["methods"][compared["best"]][key], numbers["methods"]["softmax, product"][key]
+            ours = numbers["methods"][OURS][key]
+            print(
+                f"| {place} | {shown(soft)} | {shown(best)} ({compared['best']}) | {shown(ours)} "
+                f"| {compared['ours'] - compared['theirs']:+.1f} ({compared['low']:+.1f} to {compared['high']:+.1f}) "
+                f"| {len(numbers['seeds'][OURS])} |"
+            )
+    print_columns(found, "variants", ("ece", "e_aurc"))
+    print_columns(found, "sizes", ("ece", "e_aurc"))
+    keys = (
+        "share_right",
+        "raw_ece",
+        "ours_ece",
+        "raw_auroc",
+        "ours_auroc",
+        "warnings",
+        "warnings_right",
+        "missed_caught",
+    )
+    print(f"\n| sentences | {' | '.join(keys)} |\n|---|{'--:|' * len(keys)}")
+    for place, numbers in found.items():
+        if "sentences" in numbers:
+            print(f"| {place} | {' | '.join(shown(numbers['sentences'][key]) for key in keys)} |")
+
+
+def print_columns(found: dict[str, Any], part: str, keys: tuple[str, str]) -> None:
+    """Print one line a variant and one column a place: both metrics, means over seeds."""
+    places = [place for place in found if part in found[place]]
+    names = list(dict.fromkeys(name for place in places for name in found[place][part]))
+    print(f"\n| {part}, {keys[0]} / {keys[1]} | {' | '.join(places)} |\n|---|{'--:|' * len(places)}")
+    lines = {"as it is": {place: found[place]["methods"][OURS] for place in places}}
+    lines |= {name: {place: found[place][part].get(name) for place in places} for name in names}
+    for name, values in lines.items():
+        cells = ["–" if v is None else f"{v[keys[0]][0]:.1f} / {v[keys[1]][0]:.0f}" for v in values.values()]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def shown(pair: list[float]) -> str:
+    return f"{pair[0]:.1f} ± {pair[1]:.1f}"
