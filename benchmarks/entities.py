@@ -17,6 +17,7 @@ import gzip
 import json
 import random
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -94,18 +95,16 @@ def run_cell(domain: str, seed: int, group: list[str], arguments: argparse.Names
     wanted = [name for name in group if not (folder / f"{name}.json").exists()]
     if not wanted:
         return
-    options = {key: value for name in wanted for key, value in METHODS[name].encoding.items()}
-    pipe = UncertaintyPipeline.from_pretrained(
-        model_of(domain, seed, wanted[0], arguments), TASK, device="cpu", **options
-    )
-    train, validation, extra = (encoded(pipe, rows) for rows in training_rows(domain, arguments.data))
+    encoder = Encoder(domain, seed, wanted, arguments)
+    rows = dict(zip(("train", "validation", "extra"), training_rows(domain, arguments.data), strict=True))
+    train, validation, extra = (encoder.outputs(name, rows[name]) for name in rows)
     search = OneSearch(Datastore.build(train.features, train.labels, index=INDEX))
     fitted = {name: calibrator_of(name, train, search).fit(validation) for name in wanted}
     ours = fitted.get(OURS)
     variants = Variants(ours, validation, joined(validation, extra), seed) if isinstance(ours, KnnUEEntity) else None
     scores: dict[str, dict[str, Any]] = {name: {} for name in wanted}
     for set_name, source in SETS.items():
-        outputs = encoded(pipe, drawn(read(arguments.data, source), arguments.rows))
+        outputs = encoder.outputs(set_name, drawn(read(arguments.data, source), arguments.rows))
         for name, calibrator in fitted.items():
             scores[name][set_name] = scores_of(calibrator, outputs, set_name)
         if variants is not None and isinstance(ours, KnnUEEntity):
@@ -246,11 +245,35 @@ def drawn(rows: list[Any], n_rows: int) -> list[Any]:
     return rows[:n_rows]
 
 
-def encoded(pipe: UncertaintyPipeline, rows: list[Any]) -> Outputs:
-    """Run the model; tags it does not know count as O."""
-    known = set(pipe.class_names)
-    rows = [{"tokens": row["tokens"], "tags": [tag if tag in known else "O" for tag in row["tags"]]} for row in rows]
-    return pipe.encoder.encode(labelled_examples(rows, TASK, pipe.class_names, name="test"))
+class Encoder:
+    """Runs the model of a cell, and keeps what it says of a set: logits, and features as float16."""
+
+    def __init__(self, domain: str, seed: int, methods: list[str], arguments: argparse.Namespace) -> None:
+        self.domain, self.seed, self.methods, self.arguments = domain, seed, methods, arguments
+        self.options = {key: value for name in methods for key, value in METHODS[name].encoding.items()}
+        self.folder: Path = arguments.work / f"{domain}-{seed}" / f"outputs-{METHODS[methods[0]].training.name}"
+        self.folder.mkdir(exist_ok=True)
+
+    @cached_property
+    def pipe(self) -> UncertaintyPipeline:
+        model = model_of(self.domain, self.seed, self.methods[0], self.arguments)
+        return UncertaintyPipeline.from_pretrained(model, TASK, device="cpu", **self.options)
+
+    def outputs(self, name: str, rows: list[Any]) -> Outputs:
+        """Return what the model says of the rows; tags it does not know count as O."""
+        file = self.folder / f"{name}-{len(rows)}.npz"
+        if file.exists() and not self.options:
+            with np.load(file) as kept:
+                return Outputs(**{key: kept[key].tolist() if key == "class_names" else kept[key] for key in kept.files})
+        known = set(self.pipe.class_names)
+        rows = [{"tokens": row["tokens"], "tags": [t if t in known else "O" for t in row["tags"]]} for row in rows]
+        made = self.pipe.encoder.encode(labelled_examples(rows, TASK, self.pipe.class_names, name=name))
+        assert made.features is not None and made.class_names is not None
+        outputs = replace(made, features=made.features.astype(np.float16), texts=None)
+        if not self.options:
+            names = ("logits", "features", "labels", "groups", "class_names")
+            np.savez(file, **{key: np.asarray(getattr(outputs, key)) for key in names})
+        return outputs
 
 
 def joined(first: Outputs, second: Outputs) -> Outputs:
