@@ -1,18 +1,18 @@
 """The paper's efficiency tables on a fitted UE folder: what each index costs, and what it does to the answers.
 
-    python benchmarks/indexes.py UE --test F [--ood F ...] [--rows 1500] [--json FILE]
+    python benchmarks/indexes.py UE --test F [--ood F ...] [--rows 150] --json FILE               # the answers
+    python benchmarks/indexes.py UE --test F --times --json FILE      # the times, added to the file: idle machine
 
 For each index: coverage of the exact neighbors, milliseconds a query in batches of 256 (median of five), how much
-faster than our exact search and than faiss's IndexFlatL2 as shipped in the same run, megabytes, how much the search
-adds to the forward pass, and the ECE and E-AURC of the answers (entities in tagging), kNN-UE fitted anew on the
-validation rows of the folder by what the index finds. n_probe is set on the inner index: behind a PCA, the published
-code set it where faiss ignores it. Run it on an idle machine.
+faster than our exact search in the same run, what share of the forward pass, megabytes that are read, and the ECE and
+E-AURC of the answers (entities in tagging), kNN-UE fitted anew on what the index finds. n_probe is set on the inner
+index: behind a PCA, the published code set it where faiss ignores it.
 """
 
 import argparse
 import json
+import math
 import random
-import statistics
 import time
 from copy import copy
 from dataclasses import asdict
@@ -30,9 +30,11 @@ from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
 from knn_ue.tuning import tune_index
 from knn_ue.types import Outputs
+from timing import median_ms
 
 REPEATS = 5
-BATCH = 256
+QUERIES = 512
+TOP_K = (8, 16, 32, 64, 128)
 
 
 def tables(n_columns: int) -> dict[str, list[tuple[str, IndexOptions]]]:
@@ -55,12 +57,14 @@ def tables(n_columns: int) -> dict[str, list[tuple[str, IndexOptions]]]:
             ("PQ 32 + IVF, n_probe 32", index("IVF100,PQ32x5", n_probe=32, recompute=False)),
             ("PQ 32 + IVF + PCA 128, n_probe 32", index("PCA128,IVF100,PQ32x5", n_probe=32, recompute=False)),
             ("the same with n_probe 1, as published", index("PCA128,IVF100,PQ32x5", n_probe=1, recompute=False)),
+            ("the same with a rotation, n_probe 32", index("PCAR128,IVF100,PQ32x5", n_probe=32, recompute=False)),
         ],
         "recomputed distances": [
             ("PQ 32", index("PQ32x5")),
             ("PQ 32 + IVF, n_probe 32", index("IVF100,PQ32x5", n_probe=32)),
             ("PQ 32 + IVF + PCA 128, n_probe 32", index("PCA128,IVF100,PQ32x5", n_probe=32)),
-            ("PCA 128 + IVF 512 + PQ 64x4fs, refine 8", index("PCA128,IVF512,PQ64x4fs", n_probe=32, refine_factor=8)),
+            ("PCA 128 + IVF 512 + PQ 64x4fs, refine 8", index("PCA128,IVF512,PQ64x4fs", n_probe=16, refine_factor=8)),
+            ("the same with a rotation", index("PCAR128,IVF512,PQ64x4fs", n_probe=16, refine_factor=8)),
         ],
     }
 
@@ -70,22 +74,35 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="UE")
     parser.add_argument("--test", required=True)
     parser.add_argument("--ood", nargs="*", default=[])
-    parser.add_argument("--rows", type=int, default=1500)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--rows", type=int, default=150, help="of each set, and of the validation rows to fit on: texts"
+    )
+    parser.add_argument("--times", action="store_true", help="measure times, of what the file already holds")
+    parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
 
     pipe = UncertaintyPipeline.load(arguments.folder, device="cpu")
     calibrator = pipe.calibrator_
     if not isinstance(calibrator, KnnUE) or not isinstance(calibrator.store, Datastore):
         parser.error(f"{arguments.folder} was fitted with {pipe.method_}: fit it with knn-ue or knn-ue-no-label")
-    began = time.perf_counter()
-    sets = {"test": pipe.outputs(some_rows(arguments.test, pipe.task, arguments.rows))}
-    forward = 1000 * (time.perf_counter() - began) / len(sets["test"])
-    sets |= {source: pipe.outputs(some_rows(source, pipe.task, arguments.rows)) for source in arguments.ood}
+    if arguments.times:
+        content = json.loads(arguments.json.read_text())
+        content |= add_times(content["results"], pipe, calibrator, arguments)
+    else:
+        content = answers(pipe, calibrator, arguments)
+    arguments.json.write_text(json.dumps(content, indent=1) + "\n")
+    show(content)
+
+
+def answers(pipe: UncertaintyPipeline, calibrator: KnnUE, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return for each line of each table what its index finds, and what becomes of the answers."""
+    assert isinstance(calibrator.store, Datastore)
+    sources = (arguments.test, *arguments.ood)
+    sets = {
+        "/".join(Path(source).parts[-2:]): pipe.outputs(some_rows(source, pipe.task, arguments.rows))
+        for source in sources
+    }
     vectors, labels = calibrator.store.arrays()
-    print(f"{len(vectors):,} x {vectors.shape[1]}, K = {calibrator.n_neighbors}, forward pass {forward:.3f} ms a row")
-    exact = measure(pipe, calibrator, IndexOptions(), sets, None)
-    shipped = shipped_ms(vectors, sets["test"], calibrator.n_neighbors)
     tuning = tune_index(
         vectors,
         labels,
@@ -93,79 +110,103 @@ def main() -> None:
         n_neighbors=calibrator.n_neighbors,
         use_labels=calibrator.use_labels,
         scored=scored_answers,
-        thorough=True,
     )
-    plan = {"chosen": [("exact", IndexOptions()), ("auto", tuning.chosen)]} | tables(vectors.shape[1])
+    plan = {"chosen": [("exact", IndexOptions()), (f"auto: {tuning.chosen}", tuning.chosen)]} | tables(vectors.shape[1])
+    validation = some_texts(pipe.validation_, 2 * arguments.rows)
+    queries = first(sets).features
+    exact_ids = calibrator.store.reindexed("exact").search(queries, calibrator.n_neighbors).ids
     results = []
     for table, lines in plan.items():
-        print(f"\n{table}\n{'':42}{'cover':>7}{'ms':>9}{'faster':>8}{'faiss':>8}{'MB':>8}{'+ %':>8}", end="")
-        print("".join(f"{name.split('/')[-1][-12:]:>16}" for name in sets))
         for name, options in lines:
-            found = measure(pipe, calibrator, options, sets, exact)
-            found |= {"table": table, "name": name, "options": asdict(options), "forward_ms": forward}
-            found |= {"shipped_ms": shipped}
-            results.append(found)
-            print(
-                f"{name:42}{found['coverage']:7.0%}{found['ms']:9.4f}{exact['ms'] / found['ms']:7.1f}x"
-                f"{shipped / found['ms']:7.0f}x{found['megabytes']:8.1f}{100 * found['ms'] / forward:8.2f}"
-                + "".join(f"{found[key]['ece']:9.2f} /{found[key]['e_aurc']:5.1f}" for key in sets),
-                flush=True,
-            )
-    if arguments.json:
-        about = {"rows": len(vectors), "columns": vectors.shape[1], "neighbors": calibrator.n_neighbors}
-        arguments.json.write_text(json.dumps({**about, "results": results}, indent=1, default=str) + "\n")
+            store = calibrator.store.reindexed(options)
+            found = quality(calibrator, store, validation, sets, calibrator.n_neighbors)
+            ids = store.search(queries, calibrator.n_neighbors).ids
+            found["coverage"] = metrics.neighbor_coverage(exact_ids=exact_ids, found_ids=ids)
+            found |= {"table": table, "name": name, "options": asdict(options), "megabytes": size_of(store) / 1e6}
+            results.append(found | {"neighbors": calibrator.n_neighbors})
+            print(table, name, flush=True)
+    exact = calibrator.store.reindexed("exact")
+    for k in TOP_K:
+        found = quality(calibrator, exact, validation, sets, k)
+        found |= {"table": "neighbors", "name": f"exact, K = {k}", "options": asdict(IndexOptions()), "coverage": 1.0}
+        results.append(found | {"neighbors": k, "megabytes": vectors.nbytes / 1e6})
+    return {"method": pipe.method_, "rows": len(vectors), "columns": vectors.shape[1], "results": results}
 
 
-def some_rows(source: str, task: Any, n_rows: int) -> list[Any]:
-    found = list(read_rows(source, task))
-    random.Random(0).shuffle(found)
-    return found[:n_rows]
-
-
-def measure(
-    pipe: UncertaintyPipeline,
-    calibrator: KnnUE,
-    options: IndexOptions,
-    sets: dict[str, Outputs],
-    exact: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """Return what the index costs and what it does to the answers in each set."""
+def add_times(
+    results: list[dict[str, Any]], pipe: UncertaintyPipeline, calibrator: KnnUE, arguments: argparse.Namespace
+) -> dict[str, float]:
+    """Add the milliseconds of a query to each result; return those of the forward pass and of faiss as shipped."""
     assert isinstance(calibrator.store, Datastore)
-    store = calibrator.store.reindexed(options)
+    rows = some_rows(arguments.test, pipe.task, arguments.rows)
+    pipe.outputs(rows[:8])
+    began = time.perf_counter()
+    outputs = pipe.outputs(rows)
+    forward = 1000 * (time.perf_counter() - began) / len(outputs)
+    queries = np.ascontiguousarray(outputs.features[:QUERIES], dtype=np.float32)
+    for result in results:
+        store = calibrator.store.reindexed(IndexOptions(**result["options"]))
+        k = result["neighbors"]
+        result["ms"] = median_ms(lambda batch, store=store, k=k: store.search(batch, k), queries, repeats=REPEATS)
+    vectors = calibrator.store.arrays()[0]
+    flat = faiss.IndexFlatL2(vectors.shape[1])
+    flat.add(vectors)
+    shipped = median_ms(lambda batch: flat.search(batch, calibrator.n_neighbors), queries, repeats=REPEATS)
+    return {"forward_ms": forward, "shipped_ms": shipped}
+
+
+def show(content: dict[str, Any]) -> None:
+    """Print the tables; times are relative to the exact search of the same run."""
+    sets = [key for key, value in content["results"][0].items() if isinstance(value, dict) and "ece" in value]
+    print(f"{content['rows']:,} x {content['columns']}; ECE % / E-AURC x 1000 of {', '.join(sets)}")
+    exact, forward = content["results"][0].get("ms", math.nan), content.get("forward_ms", math.nan)
+    shipped = content.get("shipped_ms", math.nan)
+    print(f"forward pass {forward:.3f} ms a row; the exact search is {shipped / exact:.1f}x as fast as IndexFlatL2")
+    table = None
+    for found in content["results"]:
+        if found["table"] != table:
+            table = found["table"]
+            print(f"\n{table}\n{'':62}{'cover':>7}{'ms':>9}{'faster':>8}{'of forward':>12}{'MB':>8}")
+        ms = found.get("ms", math.nan)
+        print(
+            f"{found['name']:62}{found['coverage']:7.0%}{ms:9.4f}{exact / ms:7.1f}x{ms / forward:12.1%}"
+            f"{found['megabytes']:8.1f}"
+            + "".join(f"{found[key]['ece']:9.2f} /{found[key]['e_aurc']:6.1f}" for key in sets)
+        )
+
+
+def first(sets: dict[str, Outputs]) -> Outputs:
+    return next(iter(sets.values()))
+
+
+def some_texts(outputs: Outputs, n_texts: int) -> Outputs:
+    if outputs.groups is None:
+        return outputs.take(np.arange(min(n_texts, len(outputs))))
+    return outputs.take(np.isin(outputs.groups, np.unique(outputs.groups)[:n_texts]))
+
+
+def quality(
+    calibrator: KnnUE, store: Datastore, validation: Outputs, sets: dict[str, Outputs], n_neighbors: int
+) -> dict[str, Any]:
+    """Return the ECE and E-AURC of the answers in each set, by kNN-UE fitted on what this store finds."""
     changed = copy(calibrator)
     changed.store = store
-    changed.fit(pipe.validation_)
-    queries = np.ascontiguousarray(sets["test"].features[:2048])
-    ids = store.search(queries, calibrator.n_neighbors).ids
-    result: dict[str, Any] = {
-        "ids": ids,
-        "coverage": 1.0 if exact is None else metrics.neighbor_coverage(exact_ids=exact["ids"], found_ids=ids),
-        "ms": median_ms(lambda batch: store.search(batch, calibrator.n_neighbors), queries),
-        "megabytes": size_of(store) / 1e6,
-    }
+    changed.n_neighbors = n_neighbors
+    changed.fit(validation)
+    result = {}
     for name, outputs in sets.items():
         confidence, correct = scored_answers(outputs, changed)
         result[name] = {
             "ece": 100 * metrics.expected_calibration_error(confidence=confidence, correct=correct),
             "e_aurc": 1000 * metrics.e_aurc(confidence=confidence, correct=correct),
         }
-    return result if exact is None else {key: value for key, value in result.items() if key != "ids"}
+    return result
 
 
-def shipped_ms(vectors: np.ndarray, test: Outputs, n_neighbors: int) -> float:
-    flat = faiss.IndexFlatL2(vectors.shape[1])
-    flat.add(vectors)
-    return median_ms(lambda batch: flat.search(batch, n_neighbors), np.ascontiguousarray(test.features[:1024]))
-
-
-def median_ms(search: Any, queries: np.ndarray) -> float:
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        for start in range(0, len(queries), BATCH):
-            search(queries[start : start + BATCH])
-        times.append(time.perf_counter() - began)
-    return 1000 * statistics.median(times) / len(queries)
+def some_rows(source: str, task: Any, n_rows: int) -> list[Any]:
+    found = list(read_rows(source, task))
+    random.Random(0).shuffle(found)
+    return found[:n_rows]
 
 
 def size_of(store: Datastore) -> int:

@@ -17,7 +17,8 @@ HEADS = {"heads"}
 METHODS = {"calibrators"}
 MODELS = {"encoding", "training"}
 JOINS = {"methods", "report", "plots", "demo", "pipeline", "tuning", "selective", "experiments"}
-EDGES = {"cli", "serving"}
+SERVING = {"serving"}
+CLI = {"cli"}
 
 BELOW_EDGES = GROUND | MATHS | ENTITIES | FLOWS | HEADS | METHODS | MODELS | JOINS
 LIGHT = {"numpy", "safetensors"}
@@ -32,7 +33,8 @@ RULES = [
     (METHODS, GROUND | {"weighting", "datastore"} | ENTITIES | FLOWS, LIGHT),
     (MODELS, GROUND | {"encoding"} | HEADS, LIGHT | {"torch", "transformers"}),
     (JOINS, BELOW_EDGES, LIGHT),
-    (EDGES, BELOW_EDGES, LIGHT | {"typer", "rich", "fastapi"}),
+    (SERVING, BELOW_EDGES, LIGHT | {"fastapi", "starlette", "pydantic", "uvicorn", "prometheus_client"}),
+    (CLI, BELOW_EDGES | SERVING, LIGHT | {"typer", "rich"}),
     ({"__init__"}, BELOW_EDGES - MODELS - FLOWS - HEADS, LIGHT),
 ]
 ALLOWED = {stage: ours for stages, ours, _ in RULES for stage in stages}

@@ -214,3 +214,19 @@ def test_what_changes_a_detached_store_changes_neither_the_original_nor_its_fold
 
     assert (detached.path, detached.ids.tolist(), detached.texts_of(added)) == (None, [1, 2], ["new"])
     assert original.ids.tolist() == Datastore.load(tmp_path / "store").ids.tolist() == [0, 1]
+
+
+def test_the_vectors_of_ids_are_those_that_are_searched(tmp_path):
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(6, 3)).astype(np.float32)
+    store = Datastore.build(features, [0, 1, 0, 1, 0, 1], normalize="l2")
+    more = rng.normal(size=(1, 3)).astype(np.float32)
+    store.add(more, [1])
+    store.remove([2])
+
+    found = store.vectors_of([6, 0, 2, 99])
+
+    np.testing.assert_allclose(found[0], more[0] / np.linalg.norm(more), rtol=1e-6)
+    np.testing.assert_allclose(found[1], features[0] / np.linalg.norm(features[0]), rtol=1e-6)
+    assert np.isnan(found[2:]).all()
+    np.testing.assert_allclose(store.normalized(more), found[:1], rtol=1e-6)

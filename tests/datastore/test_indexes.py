@@ -271,3 +271,21 @@ def test_a_kind_of_index_that_faiss_cannot_read_safely_is_not_saved(vectors, tmp
         store.save(tmp_path / "store")
 
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("excluded", [False, True])
+def test_a_refined_search_finds_what_comparing_every_candidate_finds(excluded):
+    rng = np.random.default_rng(0)
+    vectors = np.repeat(rng.integers(-2, 3, size=(60, 6)).astype(np.float32), 20, axis=0)  # many ties
+    queries = rng.normal(size=(7, 6)).astype(np.float32)
+    gone = rng.random(len(vectors)) < 0.3 if excluded else None
+    options = IndexOptions(factory="IVF4,Flat", n_probe=4, refine_factor=40)
+
+    distances, rows = build_index(vectors, options).search(queries, 5, gone)
+
+    expected = np.sqrt(((queries[:, None].astype(np.float64) - vectors) ** 2).sum(axis=2))
+    if gone is not None:
+        expected[:, gone] = np.inf
+    order = np.argsort(expected, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(rows, order)
+    np.testing.assert_allclose(distances, np.take_along_axis(expected, order, axis=1), rtol=1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from knn_ue.datastore import Datastore
+from knn_ue.datastore import journal as journal_module
 from knn_ue.datastore.journal import Removed, read_journal
 from knn_ue.errors import InvalidInputError, StorageError
 
@@ -153,3 +154,41 @@ def test_many_small_changes_are_read_back_without_rereading_the_rest(saved):
     begin = time.process_time()
     assert len(changes_in(journal.path)) == 20_001
     assert time.process_time() - begin < 5
+
+
+def test_a_record_that_another_process_finishes_while_we_read_is_not_cut_off(journal, monkeypatch):
+    path, ends = journal
+    content = path.read_bytes()
+    path.write_bytes(content[: ends[2] + 40])  # the other process is in the middle of its third record
+    decode = journal_module._decode
+
+    def finish_meanwhile(body, where):
+        path.write_bytes(content)
+        return decode(body, where)
+
+    monkeypatch.setattr(journal_module, "_decode", finish_meanwhile)
+    ours, changes = read_journal(path, path.name.split(".")[1])
+    monkeypatch.undo()
+
+    assert len(changes) == 2
+    with pytest.raises(StorageError, match="changed by another writer"):
+        ours.append(Removed(ids=np.array([1])))
+    assert len(changes_in(path)) == 3
+
+
+def test_what_another_process_is_writing_is_not_called_damage(journal, monkeypatch):
+    path, ends = journal
+    content = path.read_bytes()
+    torn = bytearray(content)
+    torn[ends[1] + 30] ^= 1  # as a reader may see pages of a record in any order
+    path.write_bytes(torn)
+    decode = journal_module._decode
+
+    def finish_meanwhile(body, where):
+        time.sleep(0.02)  # a file system may count time in steps
+        path.write_bytes(content)
+        return decode(body, where)
+
+    monkeypatch.setattr(journal_module, "_decode", finish_meanwhile)
+
+    assert len(changes_in(path)) == 3

@@ -67,6 +67,7 @@ def fit(
         done: dict[str, Any] = {"ue": str(out), "method": method, "task": pipe.task, "labels": list(pipe.class_names)}
         done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
+        done["index"] = next((asdict(store.options) for store in stores_of(pipe.calibrator_)), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     cut = cut_note(pipe.encoder)

@@ -246,22 +246,17 @@ def _only_store(stores: "list[Datastore]") -> "Datastore":
 
 def _add_to_one(ue: Path, input_rows: str, device: str) -> tuple[list[int], int]:
     from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.layers import add_rows
 
     store = _only_store(_stores(ue))
-    outputs = _encoded(UncertaintyPipeline.load(ue, device=device), input_rows)
-    features, labels = outputs.require_features("index add"), outputs.require_labels("index add")
-    ids = store.add(features, labels, texts=list(outputs.texts or ()))
+    ids = add_rows([store], _encoded(UncertaintyPipeline.load(ue, device=device), input_rows))
     return ids.tolist(), len(store)
 
 
 def _add_to_layers(pipe: "UncertaintyPipeline", stores: "list[Datastore]", input_rows: str) -> tuple[list[int], int]:
-    outputs = _encoded(pipe, input_rows)
-    labels = outputs.require_labels("index add")
-    *lower, last = outputs.layers or ()
-    for store, layer in zip(stores[:-1], lower, strict=True):
-        store.add(layer, labels)
-    ids = stores[-1].add(last, labels, texts=list(outputs.texts or ()))
-    return ids.tolist(), len(stores[-1])
+    from knn_ue.pipeline.layers import add_rows
+
+    return add_rows(stores, _encoded(pipe, input_rows)).tolist(), len(stores[-1])
 
 
 def _encoded(pipe: "UncertaintyPipeline", input_rows: str) -> "Outputs":

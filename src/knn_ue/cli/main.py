@@ -13,6 +13,7 @@ from knn_ue.cli.fit import fit
 from knn_ue.cli.index import index_app
 from knn_ue.cli.paragraphs import help_of
 from knn_ue.cli.predict import predict
+from knn_ue.cli.serve import serve
 from knn_ue.cli.signals import exit_code, stops_raise
 from knn_ue.cli.train import train
 from knn_ue.errors import KnnUeError
@@ -65,7 +66,8 @@ def main(
 ) -> None:
     """Ask a classifier how sure it really is: confidence from the nearest training examples.
 
-    Start with [bold]knn-ue demo --out my-demo[/bold], or with your own files: train, fit, predict, evaluate, explain.
+    Start with [bold]knn-ue demo --out my-demo[/bold], or with your own files: train, fit, predict,
+    evaluate, explain, serve.
 
     Data (F) is JSON lines, CSV/TSV or CoNLL columns, each also .gz, or a source: vader:movies, hub:owner/name:split.
 
@@ -75,6 +77,6 @@ def main(
 
 
 app.callback(help=help_of(main))(main)
-for command in (train, fit, predict, evaluate, explain, demo):
+for command in (train, fit, predict, evaluate, explain, serve, demo):
     app.command(help=help_of(command))(command)
 app.add_typer(index_app, name="index")

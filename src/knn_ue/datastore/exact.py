@@ -16,7 +16,7 @@ from knn_ue.arrays import BoolArray, FloatArray, IntArray
 
 _QUERY_ROWS = 256
 _STORED_ROWS = 16384
-_FIRST_ROWS = 1024
+_FIRST_ROWS = 4096
 _BLOCK_VALUES = _QUERY_ROWS * _STORED_ROWS
 _EXTRA = 8
 _DIRECT_VALUES = 1 << 16

@@ -62,16 +62,28 @@ def start_journal(path: Path, generation: str, changes: Sequence[Change] = ()) -
 
 def read_journal(path: Path, generation: str) -> tuple["Journal", list[Change]]:
     """Return the journal of a generation, ready to be appended to, and every acknowledged change in order."""
+    while True:
+        with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
+            before = os.fstat(file.fileno())
+            try:
+                # The size is taken first: a record that another process finishes while we read must count as unknown,
+                # or our next append would take it for what a crash left, and cut it off.
+                return _read_records(file, path, generation, before.st_size)
+            except StorageError:
+                after = os.fstat(file.fileno())
+                if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+                    raise  # damaged, and not merely half written by another process just then
+
+
+def _read_records(file: BinaryIO, path: Path, generation: str, size: int) -> tuple["Journal", list[Change]]:
     opening = _opening(generation)
-    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
-        if file.read(len(opening)) != opening:
-            raise StorageError(f"{path} is not the journal of generation {generation}: restore it from a copy")
-        changes = []
-        end = len(opening)
-        for body in _bodies(file, path):
-            changes.append(_decode(body, path))
-            end += _HEAD.size + len(body)
-        size = os.fstat(file.fileno()).st_size
+    if file.read(len(opening)) != opening:
+        raise StorageError(f"{path} is not the journal of generation {generation}: restore it from a copy")
+    changes = []
+    end = len(opening)
+    for body in _bodies(file, path, size):
+        changes.append(_decode(body, path))
+        end += _HEAD.size + len(body)
     return Journal(path=path, generation=generation, end=end, size=size), changes
 
 
@@ -126,9 +138,9 @@ def _head(length: int, body_crc: int) -> bytes:
     return _HEAD.pack(length, body_crc, zlib.crc32(_HEAD.pack(length, body_crc, 0)))
 
 
-def _bodies(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Yield each record's body up to the end, or to a record at the end that was never finished."""
-    rest = os.fstat(file.fileno()).st_size - file.tell()
+def _bodies(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
+    """Yield each record's body up to `size`, or to a record at the end that was never finished."""
+    rest = size - file.tell()
     while rest >= _HEAD.size:
         head = file.read(_HEAD.size)
         length, body_crc, _ = _HEAD.unpack(head)
@@ -137,7 +149,7 @@ def _bodies(file: BinaryIO, path: Path) -> Iterator[bytes]:
             return
         body = file.read(length) if whole_head else b""
         if not whole_head or zlib.crc32(body) != body_crc:
-            end = os.fstat(file.fileno()).st_size - rest
+            end = size - rest
             raise StorageError(
                 f"{path} is damaged at byte {end}: restore it from a copy, or cut it to {end} bytes "
                 "to lose the changes from there on"

@@ -12,6 +12,7 @@ from knn_ue.datastore.indexes import Index
 from knn_ue.datastore.texts import PackedTexts
 
 Texts = Sequence[str | None] | PackedTexts
+Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,9 +48,12 @@ class Segment:
     def __len__(self) -> int:
         return len(self.ids) - int(self.removed.sum())
 
-    def search(self, queries: FloatArray, n_neighbors: int) -> tuple[FloatArray, IntArray, IntArray]:
-        """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing."""
-        distances, rows = self.index.search(queries, n_neighbors, self._excluded)
+    def search(self, queries: FloatArray, n_neighbors: int, *, by: Index | None = None) -> Found:
+        """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing.
+
+        `by` another index over the same rows, if given.
+        """
+        distances, rows = (by or self.index).search(queries, n_neighbors, self._excluded)
         if not len(self.ids):
             return distances, rows, rows
         labels = self.labels[rows]
@@ -114,6 +118,16 @@ class Segment:
             self.labels[rows],
             [self.texts[row] for row in rows.tolist()],
         )
+
+
+def merged(first: Found, second: Found) -> Found:
+    """Return the nearest of two results, as many as each has columns."""
+    n_neighbors = first[0].shape[1]
+    distances = np.concatenate((first[0], second[0]), axis=1)
+    ids, labels = (np.concatenate(pair, axis=1) for pair in ((first[1], second[1]), (first[2], second[2])))
+    order = np.lexsort((ids, distances), axis=1)[:, :n_neighbors]
+    take = np.take_along_axis
+    return take(distances, order, axis=1), take(ids, order, axis=1), take(labels, order, axis=1)
 
 
 def _append_rows(vectors: FloatArray, more: FloatArray) -> FloatArray:

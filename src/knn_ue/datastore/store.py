@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
@@ -19,60 +19,17 @@ from knn_ue.arrays import (
 )
 from knn_ue.datastore.chunks import Chunk, Progress, write_chunks
 from knn_ue.datastore.folder import KIND, MAX_ID, Base, read_base, write_base
+from knn_ue.datastore.gpu import on_gpu
 from knn_ue.datastore.indexes import build_index, rebuild_index
-from knn_ue.datastore.journal import Added, Change, Journal, Removed, read_journal
+from knn_ue.datastore.journal import Added, Change, Removed, read_journal
 from knn_ue.datastore.normalization import Normalization, Normalize, check_range
 from knn_ue.datastore.options import IndexOptions, index_options
-from knn_ue.datastore.segment import Segment
+from knn_ue.datastore.segment import Segment, merged
+from knn_ue.datastore.state import State
 from knn_ue.datastore.texts import PackedTexts
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import Stored, generation_of, parse_folder
 from knn_ue.types import Neighbors
-
-_CHANGE_ROWS = 1 << 14
-_Found = tuple[FloatArray, IntArray, IntArray]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _State:
-    """All that changes in a store, replaced in one step: a search, or an interrupt, meets the old one or the new."""
-
-    base: Segment
-    added: Segment
-    next_id: int
-    stored: Stored | None = None
-    journal: Journal | None = None
-
-    @property
-    def segments(self) -> tuple[Segment, Segment]:
-        return self.base, self.added
-
-    @property
-    def has_changes(self) -> bool:
-        return len(self.added.ids) > 0 or bool(self.base.removed.any())
-
-    @property
-    def first_added_id(self) -> int:
-        return self.next_id - len(self.added.ids)
-
-    def changes(self) -> list[Change]:
-        """Return changes that lead from the base as it was built to this state."""
-        found: list[Change] = []
-        added = self.added
-        for start in range(0, len(added.ids), _CHANGE_ROWS):
-            rows = slice(start, start + _CHANGE_ROWS)
-            texts = PackedTexts.pack(list(added.texts)[rows])
-            found.append(
-                Added(
-                    features=added.require_vectors()[rows],
-                    ids=added.ids[rows],
-                    labels=added.labels[rows],
-                    texts=texts,
-                    normalized=True,
-                )
-            )
-        removed = np.concatenate([segment.ids[segment.removed] for segment in self.segments])
-        return [*found, Removed(ids=removed)] if len(removed) else found
 
 
 class Datastore:
@@ -93,7 +50,7 @@ class Datastore:
         self._normalization = base.normalization
         self._lock = RLock()
         empty = Segment.empty(base.segment.index.n_columns)
-        self._state = _State(base=base.segment, added=empty, next_id=base.next_id, stored=stored)
+        self._state = State(base=base.segment, added=empty, next_id=base.next_id, stored=stored)
 
     @classmethod
     def build(
@@ -105,6 +62,7 @@ class Datastore:
         index: str | IndexOptions = "exact",
         normalize: Normalize = "none",
         keep_vectors: bool = True,
+        progress: Progress | None = None,
     ) -> "Datastore":
         """Store `features` (n, d) with `labels` (n,) and optional `texts`; ids are 0 .. n - 1.
 
@@ -113,7 +71,7 @@ class Datastore:
 
         `keep_vectors=False` keeps only what the index made of them, often 64 times smaller: distances cannot be
         recomputed (`IndexOptions(recompute=False)`) and the store cannot be compacted, but it is searched, changed and
-        saved as any other.
+        saved as any other. `progress` is called with ("index", rows done, all rows) once the index is trained.
         """
         matrix = float_matrix(features, "features", dtype=np.float32)
         if texts is not None:
@@ -127,7 +85,12 @@ class Datastore:
             np.arange(len(vectors)),
             label_vector(labels, "labels", length=len(vectors)),
             [None] * len(vectors) if texts is None else texts,
-            build_index(vectors, options, keep_vectors=keep_vectors),
+            build_index(
+                vectors,
+                options,
+                keep_vectors=keep_vectors,
+                progress=None if progress is None else lambda done: progress("index", done, len(vectors)),
+            ),
         )
         return cls(Base(segment=segment, options=options, normalization=normalization, next_id=len(vectors)))
 
@@ -192,12 +155,24 @@ class Datastore:
         check_positive(n_neighbors, "n_neighbors")
         queries = self._normalization(self._checked_features(features))
         check_range(queries)
-        base, added = self._state.segments
-        found = base.search(queries, n_neighbors)
+        state = self._state
+        base, added = state.segments
+        found = base.search(queries, n_neighbors, by=state.gpu_index)
         if len(added.ids):
-            found = _merged(found, added.search(base.index.space(queries), n_neighbors))
+            found = merged(found, added.search(base.index.space(queries), n_neighbors))
         distances, ids, labels = found
         return Neighbors(distances=distances, ids=ids, labels=labels, approximate=base.index.approximate)
+
+    def use_gpu(self, number: int = 0) -> None:
+        """Search from now on with the GPU of this `number`, which takes a faiss that was built for one.
+
+        Where it is searched belongs to the process, not to the store: `save` does not record it.
+        """
+        with self._lock:
+            base = self._state.base
+            self._state = replace(
+                self._state, gpu=number, gpu_index=on_gpu(base.index, base.vectors, self.options, number)
+            )
 
     def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text of each id, None where none was stored or the id is gone."""
@@ -208,6 +183,21 @@ class Datastore:
                 if row >= 0:
                     texts[position] = segment.texts[row]
         return texts
+
+    def vectors_of(self, ids: Sequence[int] | IntArray) -> FloatArray | None:
+        """Return the vectors (n, d) of ids as they are searched, NaN where an id is gone; None if none are kept."""
+        wanted = np.asarray(ids, dtype=np.int64)
+        vectors = np.full((len(wanted), self.n_columns), np.nan, dtype=np.float32)
+        for segment in self._state.segments:
+            if segment.vectors is None:
+                return None
+            rows = segment.rows_of(wanted)
+            vectors[rows >= 0] = segment.vectors[rows[rows >= 0]]
+        return vectors
+
+    def normalized(self, features: object) -> FloatArray:
+        """Return `features` (n, d) as this store compares them: what `vectors_of` may be held against."""
+        return self._normalization(self._checked_features(features))
 
     def add(self, features: object, labels: object, *, texts: Sequence[str] | None = None) -> IntArray:
         """Store more examples and return their ids; they are searched exactly and merged until `compact`."""
@@ -247,7 +237,7 @@ class Datastore:
                 return
             base = self._compacted(state)
             if state.stored is None or state.journal is None:
-                self._state = _State(base=base, added=Segment.empty(self.n_columns), next_id=state.next_id)
+                self._state = State(base=base, added=Segment.empty(self.n_columns), next_id=state.next_id)
             else:
                 write_base(
                     state.stored.path,
@@ -256,6 +246,8 @@ class Datastore:
                     precondition=state.journal.check_unchanged,
                 )
                 self._state = Datastore.load(state.stored.path)._state
+            if state.gpu is not None:
+                self.use_gpu(state.gpu)
 
     def save(self, path: str | Path) -> str:
         """Write a snapshot to the folder `path` in one step, changes folded in, and return its identity.
@@ -327,7 +319,7 @@ class Datastore:
             raise InvalidInputError("this store keeps no vectors: build it again from the features")
         return settled.vectors, settled
 
-    def _compacted(self, state: _State) -> Segment:
+    def _compacted(self, state: State) -> Segment:
         if state.base.vectors is None:
             raise InvalidInputError(
                 "this store keeps no vectors, so its index cannot be rebuilt: build it again from the features"
@@ -349,7 +341,7 @@ class Datastore:
             state = replace(state, journal=state.journal.append(change))
         self._state = state
 
-    def _after(self, change: Change) -> _State:
+    def _after(self, change: Change) -> State:
         state = self._state
         if isinstance(change, Removed):
             return replace(state, base=state.base.without(change.ids), added=state.added.without(change.ids))
@@ -369,16 +361,6 @@ class Datastore:
                 f"features must have the store's {self.n_columns} columns, got {matrix.shape[1]}: use the same encoder"
             )
         return matrix
-
-
-def _merged(first: _Found, second: _Found) -> _Found:
-    """Return the nearest of two results, as many as each has columns."""
-    n_neighbors = first[0].shape[1]
-    distances = np.concatenate((first[0], second[0]), axis=1)
-    ids, labels = (np.concatenate(pair, axis=1) for pair in ((first[1], second[1]), (first[2], second[2])))
-    order = np.lexsort((ids, distances), axis=1)[:, :n_neighbors]
-    take = np.take_along_axis
-    return take(distances, order, axis=1), take(ids, order, axis=1), take(labels, order, axis=1)
 
 
 def _is_still_at(stored: Stored, path: Path) -> bool:

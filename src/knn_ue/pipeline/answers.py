@@ -17,11 +17,13 @@ from knn_ue.types import Outputs, Prediction
 from knn_ue.weighting import ExplainedNeighbor
 
 Answer = dict[str, Any]
+Threshold = float | Sequence[float]  # for all, or one for each row (in tagging for each sentence)
 
 
-def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: float, top: int) -> list[Answer]:
+def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int) -> list[Answer]:
     """Return an answer for each row: label, score, raw_score, abstained, neighbors; would_be where it abstained."""
     names = _names(outputs)
+    thresholds = _one_each(threshold, len(outputs))
     if isinstance(calibrator, KnnUE) and top and len(outputs):
         explained = calibrator.explain(outputs, top=top)  # weight and neighbors from a single search
         scores = [(row.predicted, row.confidence, row.raw_confidence) for row in explained]
@@ -31,13 +33,13 @@ def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: float
         scores = _triples(prediction)
         neighbors = nearest(outputs, calibrator, top=top)
     return [
-        _answer("label", names[predicted], score, raw, abstained=score < threshold) | {"neighbors": near}
-        for (predicted, score, raw), near in zip(scores, neighbors, strict=True)
+        _answer("label", names[predicted], score, raw, abstained=score < least) | {"neighbors": near}
+        for (predicted, score, raw), near, least in zip(scores, neighbors, thresholds, strict=True)
     ]
 
 
 def tagged_answers(
-    examples: Sequence[Example], outputs: Outputs, calibrator: LogitScaling, *, threshold: float, top: int
+    examples: Sequence[Example], outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int
 ) -> list[Answer]:
     """Return {"words", "entities"} for each sentence, in order; one without words has neither.
 
@@ -72,7 +74,7 @@ def _tagged(
     examples: Sequence[Example],
     outputs: Outputs,
     prediction: Prediction,
-    threshold: float,
+    threshold: Threshold,
     entity_scores: list[list[float]] | None,
 ) -> list[Answer]:
     """Return words and entities of each sentence; without `entity_scores` an entity has the product of its words'."""
@@ -80,7 +82,8 @@ def _tagged(
     whole = metrics.mark_entities(names)
     answers: list[Answer] = []
     row = 0
-    for place, example in enumerate(examples):
+    thresholds = _one_each(threshold, len(examples))
+    for place, (example, least) in enumerate(zip(examples, thresholds, strict=True)):
         rows = range(row, row + len(example.parts))
         row = rows.stop
         tags = [names[prediction.predicted[number]] for number in rows]
@@ -88,7 +91,7 @@ def _tagged(
         spans = metrics.extract_entities(tags) if whole and tags else []
         own = [None] * len(spans) if entity_scores is None else entity_scores[place]
         entities = [
-            _entity(example.parts, span, scores, raw, threshold, score) for span, score in zip(spans, own, strict=True)
+            _entity(example.parts, span, scores, raw, least, score) for span, score in zip(spans, own, strict=True)
         ]
         inside = {n for e in entities if e["abstained"] for n in range(e["start"], e["end"])}
         words = [
@@ -98,7 +101,7 @@ def _tagged(
                 tags[number],
                 float(scores[number]),
                 float(raw[number]),
-                abstained=number in inside if whole else bool(scores[number] < threshold),
+                abstained=number in inside if whole else bool(scores[number] < least),
             )
             for number, word in enumerate(example.parts)
         ]
@@ -182,6 +185,10 @@ def _neighbor(number: int, label: str, distance: float, text: str | None, agrees
 def _triples(prediction: Prediction) -> list[tuple[int, float, float]]:
     columns = (prediction.predicted, prediction.confidence, prediction.raw_confidence)
     return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _one_each(threshold: Threshold, n_rows: int) -> Sequence[float]:
+    return [threshold] * n_rows if isinstance(threshold, (int, float)) else threshold
 
 
 def _names(outputs: Outputs) -> Sequence[str]:

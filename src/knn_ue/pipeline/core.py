@@ -25,7 +25,7 @@ from knn_ue.pipeline.fitting import (
     fit_rows,
     stage,
 )
-from knn_ue.pipeline.folder import load_encoder, load_pipeline, save_pipeline
+from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
 from knn_ue.pipeline.index_choice import tune_fitted
 from knn_ue.pipeline.model_files import ModelSource
 from knn_ue.pipeline.records import DriftQuantiles, Fitted
@@ -250,6 +250,27 @@ class UncertaintyPipeline:
         pipe._chosen = chosen_options(encoder.options, fitted.method)
         return pipe
 
+    def reloaded(self, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
+        """Open a UE folder as `load` does, but keep the model in memory where the folder still holds the same one."""
+        found = load_fitted(path, self.encoder, self.source)
+        if found is None:
+            return self.load(path, device=device, trust_remote_code=trust_remote_code)
+        pipe = type(self)(self.encoder, self.source)
+        pipe.fitted_, pipe._calibrator_folder = found
+        pipe._chosen = self._chosen
+        return pipe
+
+    def abstention_threshold(self, abstain_below: float | None = None) -> float:
+        """Return the score below which an answer is an abstention: as given, else as fitted, else 0."""
+        if abstain_below is not None:
+            if isinstance(abstain_below, bool) or not 0 <= abstain_below <= 1:
+                raise InvalidInputError(f"abstain_below must lie within [0, 1], got {abstain_below!r}")
+            return float(abstain_below)
+        fitted = self.threshold_
+        if fitted is None:
+            return 0.0
+        return math.inf if fitted.threshold is None else fitted.threshold
+
     @property
     def task(self) -> Task:
         """What the model does: "text-classification", "text-pair" or "token-classification"."""
@@ -292,7 +313,7 @@ class UncertaintyPipeline:
 
     def _answers(self, examples: Iterator[Example], abstain_below: float | None, top: int) -> Iterator[Answer]:
         calibrator = self.calibrator_
-        threshold = self._threshold(abstain_below)
+        threshold = self.abstention_threshold(abstain_below)
         if top:
             check_positive(top, "top")
         return self._answer_windows(examples, calibrator, threshold, top)
@@ -307,16 +328,6 @@ class UncertaintyPipeline:
                 yield from tagged_answers(window, outputs, calibrator, threshold=threshold, top=top)
             else:
                 yield from text_answers(outputs, calibrator, threshold=threshold, top=top)
-
-    def _threshold(self, abstain_below: float | None) -> float:
-        if abstain_below is not None:
-            if isinstance(abstain_below, bool) or not 0 <= abstain_below <= 1:
-                raise InvalidInputError(f"abstain_below must lie within [0, 1], got {abstain_below!r}")
-            return float(abstain_below)
-        fitted = self.threshold_
-        if fitted is None:
-            return 0.0
-        return math.inf if fitted.threshold is None else fitted.threshold
 
     def _labelled_outputs(self, rows: Rows) -> Outputs:
         return self.encoder.encode(labelled_examples(rows, self.task, self.class_names, name="test"))

@@ -7,6 +7,7 @@ model.<generation>/             the model's files (`model_files`); absent where 
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,17 @@ from knn_ue.methods import load_calibrator
 from knn_ue.pipeline.model_files import ModelSource, copy_model, open_model
 from knn_ue.pipeline.records import DriftQuantiles, Fitted, stores_of
 from knn_ue.selective import RiskThreshold
-from knn_ue.storage import FolderWriter, Parsed, Stored, generation_of, parse_folder, read_folder, write_folder
+from knn_ue.storage import (
+    FolderWriter,
+    Parsed,
+    Stored,
+    generation_of,
+    locked,
+    parse_folder,
+    read_folder,
+    storage_errors,
+    write_folder,
+)
 from knn_ue.types import Outputs
 
 KIND = "pipeline"
@@ -75,15 +86,24 @@ def save_unless_changed(
     before: Fitted,
     generation: str,
 ) -> None:
-    """Write what was made from `before`, as loaded at `generation`; raise where another process changed the folder."""
+    """Write what was made from `before`, as loaded at `generation`; raise where another process changed the folder.
+
+    Until the new folder is committed nobody else may write to the datastores it replaces: an example acknowledged
+    between the check and the commit would be lost.
+    """
+    stores = stores_of(before.calibrator)
 
     def check_unchanged() -> None:
         if generation_of(path) != generation:
             raise StorageError(f"{path} was changed by another process meanwhile: nothing was changed, try again")
-        for store in stores_of(before.calibrator):
+        for store in stores:
             store.check_unchanged()
 
-    save_pipeline(path, encoder, source, fitted, None, precondition=check_unchanged)
+    with ExitStack() as stack:
+        with storage_errors(f"{path} was changed by another process meanwhile", "nothing was changed, try again"):
+            for folder in sorted({store.path for store in stores if store.path is not None}):
+                stack.enter_context(locked(folder))
+        save_pipeline(path, encoder, source, fitted, None, precondition=check_unchanged)
 
 
 def load_pipeline(
@@ -93,6 +113,11 @@ def load_pipeline(
     return parse_folder(
         path, lambda stored: _parse(stored, device=device, trust_remote_code=trust_remote_code), kind=KIND
     )
+
+
+def load_fitted(path: str | Path, encoder: HuggingFaceEncoder, source: ModelSource) -> tuple[Fitted, Path] | None:
+    """Open a UE folder for a model that is in memory already; None where the folder holds another model."""
+    return parse_folder(path, lambda stored: _parse_fitted(stored, encoder, source), kind=KIND)
 
 
 def load_encoder(path: str | Path, task: Any, **options: Any) -> tuple[HuggingFaceEncoder, ModelSource]:
@@ -127,6 +152,19 @@ def _parse(
             "or download the model to a folder and fit with that"
         )
     return encoder, source, fitted, stored.folders["calibrator"]
+
+
+def _parse_fitted(stored: Stored, encoder: HuggingFaceEncoder, source: ModelSource) -> tuple[Fitted, Path] | None:
+    options = _checked(stored, lambda: {key: stored.options[key] for key in _KEYS})
+    # The name of a model's folder is never given again, so the same name holds the same model.
+    folder = stored.folders["model"].resolve() if "model" in stored.folders else None
+    here = None if source.folder is None else source.folder.parent
+    named = {"name": source.name, "commit": source.commit}
+    if (folder, options["task"], options["class_names"]) != (here, encoder.task, list(encoder.class_names)):
+        return None
+    if options["encoder"] != asdict(encoder.options) or (folder is None and options["model"] != named):
+        return None
+    return _checked(stored, lambda: _from_stored(stored)), stored.folders["calibrator"]
 
 
 _KEYS = ("task", "method", "encoder", "class_names", "model", "threshold")

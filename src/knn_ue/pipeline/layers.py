@@ -1,19 +1,33 @@
-"""Changes to a UE folder whose method keeps one datastore a layer: made in all layers at once, or in none."""
+"""Changes to the datastores of a UE folder; where there is one a layer, in all layers at once or in none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from knn_ue.arrays import IntArray
 from knn_ue.calibrators import DensityAwareCalibration
 from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline.core import UncertaintyPipeline
 from knn_ue.pipeline.folder import save_unless_changed
 from knn_ue.storage import generation_of
+from knn_ue.types import Outputs
 
 Changed = TypeVar("Changed")
+
+
+def add_rows(stores: Sequence[Datastore], outputs: Outputs) -> IntArray:
+    """Store labelled outputs in the one datastore of a method, or in those of all layers; return their ids."""
+    labels = outputs.require_labels("adding examples")
+    texts = None if outputs.texts is None else list(outputs.texts)
+    if len(stores) == 1:
+        return stores[0].add(outputs.require_features("adding examples"), labels, texts=texts)
+    *lower, last = outputs.layers or ()
+    for store, layer in zip(stores[:-1], lower, strict=True):
+        store.add(layer, labels)
+    return stores[-1].add(last, labels, texts=texts)
 
 
 def change_layers(

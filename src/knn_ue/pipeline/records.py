@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, read_only
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
 from knn_ue.datastore import Datastore
 from knn_ue.selective import RiskThreshold
@@ -71,19 +71,25 @@ def search_neighbors(calibrator: LogitScaling, outputs: Outputs, n_neighbors: in
     return store.search(features, n_neighbors)
 
 
+def closeness(neighbors: Neighbors, predicted: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return what drift is measured by: the mean distance (n,) to the neighbors found, inf where none was, and the
+    share (n,) of all neighbors asked for that carry the `predicted` label."""
+    found = neighbors.ids >= 0
+    total = np.where(found, neighbors.distances, 0.0).sum(axis=1)
+    n_found = found.sum(axis=1)
+    distance = np.divide(total, n_found, out=np.full(len(total), np.inf), where=n_found > 0)
+    return distance, (neighbors.labels == predicted[:, None]).mean(axis=1)
+
+
 def drift_quantiles(calibrator: LogitScaling, validation: Outputs) -> DriftQuantiles | None:
     """Return the percentiles over the validation rows, None where the method looks at no neighbors."""
     n_neighbors: int = getattr(calibrator, "n_neighbors", 0)
     neighbors = search_neighbors(calibrator, validation, n_neighbors)
     if neighbors is None:
         return None
-    agrees = neighbors.labels == validation.predicted[:, None]
-    found = neighbors.ids >= 0
-    total = np.where(found, neighbors.distances, 0.0).sum(axis=1)
-    n_found = found.sum(axis=1)
-    distance = np.divide(total, n_found, out=np.full(len(total), np.inf), where=n_found > 0)
+    distance, agreement = closeness(neighbors, validation.predicted)
     # Percentiles are values of rows, without interpolation, which between two infinite ones is undefined.
     return DriftQuantiles(
         distance=read_only(np.quantile(distance, _LEVELS, method="inverted_cdf")),
-        agreement=read_only(np.quantile(agrees.mean(axis=1), _LEVELS, method="inverted_cdf")),
+        agreement=read_only(np.quantile(agreement, _LEVELS, method="inverted_cdf")),
     )

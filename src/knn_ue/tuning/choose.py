@@ -46,9 +46,9 @@ def tune_index(
     """Choose an index over `vectors` (n, d) float32 with `labels` (n,), by labelled `validation` outputs.
 
     A store of up to 2**22 values is searched exactly and nothing is tried, unless there is a memory limit. Else each
-    family of indexes is tried from its fastest setting on until one is good enough; `thorough` tries all, for the whole
-    picture. `scored` says what an answer is, by default a row. Where no index within the memory limit is good enough,
-    an error says which came nearest.
+    family of indexes is tried from its fastest setting on, until one is good enough or slower than the best so far;
+    `thorough` tries all, for the whole picture. `scored` says what an answer is, by default a row. Where no index
+    within the memory limit is good enough, an error says which came nearest.
     """
     tolerance = tolerance or Tolerance()
     if not thorough and tolerance.max_bytes is None and vectors.size <= SMALL_VALUES:
@@ -68,12 +68,14 @@ def tune_index(
     families = index_families(*vectors.shape)
     for done, family in enumerate(families):
         report("tuning the index", done, len(families))
-        trials += _try_family(bench, family, exact, thorough=thorough)
+        fastest = min(trial.milliseconds for trial in trials if trial.good_enough or trial is exact.trial)
+        trials += _try_family(bench, family, exact, fastest, thorough=thorough)
     report("tuning the index", len(families), len(families))
     return Tuning(chosen=_best(trials, tolerance), trials=tuple(trials), n_queries=len(bench.validation))
 
 
-def _try_family(bench: Bench, family: Family, exact: Exact, *, thorough: bool) -> Iterator[Trial]:
+def _try_family(bench: Bench, family: Family, exact: Exact, fastest: float, *, thorough: bool) -> Iterator[Trial]:
+    """Yield a trial for each setting that may be good enough and faster than the `fastest` so far; or for all."""
     import faiss
 
     try:
@@ -88,9 +90,9 @@ def _try_family(bench: Bench, family: Family, exact: Exact, *, thorough: bool) -
             yield trial
             if thorough:
                 continue
-            if trial.good_enough:
+            if trial.good_enough or (options is settings[0] and trial.milliseconds > fastest):
                 return  # all that follows reads more
-            if trial.milliseconds > exact.trial.milliseconds:
+            if trial.milliseconds > fastest:
                 break  # more probes only take longer
 
 

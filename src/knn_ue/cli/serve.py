@@ -1,0 +1,88 @@
+"""`knn-ue serve`: a UE folder behind an endpoint, and a page that shows why."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from knn_ue.cli.options import Device, Ue
+from knn_ue.cli.signals import exit_code
+from knn_ue.errors import InvalidInputError, require
+
+_TOKEN = "KNN_UE_TOKEN"
+
+
+def serve(
+    ue: Ue,
+    host: Annotated[str, typer.Option(help="The address to listen at; others than loopback are seen by others.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=f"Ask clients for the token in this file, or in ${_TOKEN}.")
+    ] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="A site whose pages may ask; may be repeated.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A host name to answer to; may be repeated.")
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse changes to the stored examples.")] = False,
+    max_items: Annotated[int, typer.Option(min=1, help="Inputs in one request.")] = 128,
+    max_characters: Annotated[int, typer.Option(min=1, help="Characters in one input.")] = 20_000,
+    max_queue: Annotated[int, typer.Option(min=1, help="Inputs that may wait for the model.")] = 1024,
+    max_wait: Annotated[float, typer.Option(min=0.1, help="Seconds a request may wait for the model.")] = 30.0,
+    batch_items: Annotated[int, typer.Option(min=1, help="Inputs that go through the model together.")] = 64,
+    batch_wait: Annotated[float, typer.Option(min=0, help="Milliseconds the first of them waits for others.")] = 2.0,
+    drain_seconds: Annotated[float, typer.Option(min=0, help="How long SIGTERM lets requests finish.")] = 30.0,
+    drift_window: Annotated[int, typer.Option(min=50, help="How many inputs are compared with validation.")] = 1000,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Answer over HTTP, learn from corrections, and show why: open http://127.0.0.1:8000 in a browser.
+
+    POST /predict, /explain, /examples, /refit, /reload; DELETE /examples/ID; GET /health, /ready, /info, /drift,
+    /validation, /metrics, /docs. Ctrl-C or SIGTERM finishes what was begun; SIGHUP reads the folder again.
+
+    Example: [bold]knn-ue serve ue --port 8000[/bold]
+    """
+    for module in ("fastapi", "uvicorn", "prometheus_client"):
+        require(module, extra="serve", purpose="knn-ue serve")
+    from knn_ue.serving.options import ServeOptions
+    from knn_ue.serving.server import serve as run
+
+    options = ServeOptions(
+        host=host,
+        port=port,
+        token=_token(token_file),
+        cors_origins=tuple(cors or ()),
+        allowed_hosts=tuple(allow_host or ()),
+        read_only=read_only,
+        max_items=max_items,
+        max_characters=max_characters,
+        max_queue=max_queue,
+        max_wait=max_wait,
+        batch_items=batch_items,
+        batch_wait=batch_wait / 1000,
+        drain_seconds=drain_seconds,
+        drift_window=drift_window,
+        trust_remote_code=trust_remote_code,
+        device=device,
+    )
+    try:
+        run(ue, options)
+    except KeyboardInterrupt as stop:  # uvicorn has finished what was begun, and hands the signal on
+        raise typer.Exit(exit_code(stop)) from None
+
+
+def _token(file: Path | None) -> str | None:
+    """Return the token; never from the command line, which every user of the machine can read."""
+    if file is None:
+        return os.environ.get(_TOKEN) or None
+    token = file.read_text(encoding="utf-8").strip()
+    if not token:
+        raise InvalidInputError(f"{file} holds no token: write one line of at least 16 characters")
+    return token

@@ -1,0 +1,43 @@
+// Do the last inputs lie among the training data as the validation rows do?
+
+import { byId, el, number, percent, svg } from "./dom.js";
+
+const WIDTH = 320;
+const HEIGHT = 96;
+const MARKS = { off: "–", collecting: "…", steady: "✓", moving: "⚠" };
+
+export function showDrift(report, task) {
+  const card = byId("drift");
+  const unit = task === "token-classification" ? "words" : "inputs";
+  card.replaceChildren(
+    card.querySelector("h2"),
+    el("p", { class: `drift-${report.level}` }, el("strong", {}, `${MARKS[report.level]} `), report.message),
+    ...(report.distance ? [side("Distance to the neighbors", report.distance, unit, "farther"), side("Agreement of the neighbors", report.agreement, unit, "less")] : []),
+    ...(report.distance ? [el("p", { class: "soft" }, `Outlined: validation rows. Filled: the last ${report.n} of the ${unit} that anyone sent to this server.`)] : []),
+  );
+  card.hidden = false;
+}
+
+function side(title, found, unit, word) {
+  const says = `Median ${show(found.live_median)}, on validation ${show(found.validation_median)}. ${percent(found.beyond)} of the ${unit} lie beyond ${show(found.limit)}, ${word} than 95 % of validation.`;
+  return el("div", {}, el("h3", {}, title), histogram(found, `${title}: ${says}`), el("p", { class: "soft" }, says));
+}
+
+const show = (value) => (value === null ? "none" : number(value));
+
+function histogram(found, label) {
+  const most = Math.max(...found.live, ...found.validation, 1e-9);
+  const step = WIDTH / found.live.length;
+  const box = (share, place, kind, edge) => {
+    const height = (share / most) * (HEIGHT - 18);
+    return svg("rect", { x: place * step + edge, y: HEIGHT - 14 - height, width: step - 2 * edge, height, class: kind });
+  };
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, class: "histogram" },
+    found.live.map((share, place) => box(share, place, "live", 5)),
+    found.validation.map((share, place) => box(share, place, "usual", 2)),
+    svg("text", { x: 0, y: HEIGHT - 2, class: "axis" }, number(found.edges[0])),
+    svg("text", { x: WIDTH, y: HEIGHT - 2, "text-anchor": "end", class: "axis" }, number(found.edges.at(-1))),
+  );
+}

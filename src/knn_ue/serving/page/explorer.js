@@ -1,0 +1,91 @@
+// The page: asks, and hands what comes back to those who show it.
+
+import { get, offerToken, post } from "./api.js";
+import { showAnswer } from "./answer.js";
+import { buildForm } from "./ask.js";
+import { byId } from "./dom.js";
+import { showDrift } from "./drift.js";
+import { buildThreshold } from "./threshold.js";
+
+const TOP = 10;
+const MOST_NEIGHBORS = 2000;
+const DRIFT_SECONDS = 15;
+
+const page = { info: null, input: null, threshold: null, latest: 0 };
+
+async function begin() {
+  await attempt(async () => {
+    page.info = await get("/info");
+    describe(page.info);
+    buildForm(page.info, ask);
+    await refreshDrift();
+  });
+  // On a large validation set this takes a while the first time; asking need not wait for it.
+  if (page.info) await attempt(buildSlider);
+}
+
+async function buildSlider() {
+  page.threshold = await buildThreshold(page.info, () => page.shown?.());
+  page.shown?.();
+}
+
+function describe(info) {
+  const stored = info.n_stored === null ? "" : `, ${info.n_stored} training examples stored`;
+  const kinds = { "text-classification": "texts", "text-pair": "pairs of texts", "token-classification": "words" };
+  byId("about").textContent =
+    `This model labels ${kinds[info.task]}: ${list(info.labels)}. Method ${info.method}${stored}.` +
+    (info.note ? ` ${info.note}` : "");
+  byId("version").textContent = `knn-ue ${info.library}, folder ${info.folder}`;
+}
+
+function list(labels) {
+  return labels.length > 8 ? `${labels.slice(0, 8).join(", ")} and ${labels.length - 8} more` : labels.join(", ");
+}
+
+/** Ask about an input; an answer that comes after a later question is thrown away. */
+async function ask(input) {
+  const number = ++page.latest;
+  page.input = input;
+  byId("answer").setAttribute("aria-busy", "true");
+  byId("status").textContent = "Asking the model.";
+  await attempt(async () => {
+    // In tagging every word has neighbors of its own, and one answer holds so many only.
+    const top = Math.min(TOP, Math.floor(MOST_NEIGHBORS / (input.tokens?.length ?? 1)));
+    const found = await post("/explain", { inputs: [input], top });
+    if (number !== page.latest) return;
+    page.shown = showAnswer(found, { page, again: () => refresh(input), attempt });
+    await refreshDrift();
+  });
+  byId("answer").removeAttribute("aria-busy");
+}
+
+/** After the stored examples changed: ask again, and count again. */
+async function refresh(input) {
+  await attempt(async () => {
+    page.info = await get("/info");
+    describe(page.info);
+  });
+  await ask(input);
+}
+
+async function refreshDrift() {
+  showDrift(await get("/drift"), page.info.task);
+}
+
+/** Run something; if it fails, say why where people look. */
+async function attempt(work) {
+  byId("problem").hidden = true;
+  try {
+    await work();
+  } catch (error) {
+    byId("status").textContent = "";
+    byId("problem").textContent = error.message;
+    byId("problem").hidden = false;
+  }
+}
+
+offerToken(begin);
+begin();
+setInterval(() => {
+  if (page.info && !document.hidden) refreshDrift().catch(() => {});
+}, 1000 * DRIFT_SECONDS);

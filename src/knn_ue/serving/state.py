@@ -1,0 +1,115 @@
+"""What is served right now: one loaded UE folder, replaced as a whole and never changed."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from knn_ue.datastore import Datastore
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.records import store_of, stores_of
+from knn_ue.storage import generation_of, library_version
+
+_N_SAMPLES = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Served:
+    """A UE folder as it was at `generation`; its datastores alone grow, by their journals."""
+
+    path: Path
+    generation: str
+    pipe: UncertaintyPipeline
+    place: tuple[int, int]
+    loaded_at: float = field(default_factory=time.time)
+
+    @property
+    def store(self) -> Datastore | None:
+        """The datastore in which answers find their neighbors; None where the method has none."""
+        found = store_of(self.pipe.calibrator_)
+        return found if isinstance(found, Datastore) else None
+
+    @property
+    def stores(self) -> list[Datastore]:
+        """Every datastore of the method, one a layer in DAC."""
+        return stores_of(self.pipe.calibrator_)
+
+    def is_stale(self) -> bool:
+        """Whether another process has written to the folder since it was read."""
+        try:
+            if _place_of(self.path) != self.place or generation_of(self.path) != self.generation:
+                return True
+            for store in self.stores:
+                store.check_unchanged()
+        except (StorageError, OSError):
+            return True
+        return False
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a client may want to know about the folder."""
+        pipe, threshold = self.pipe, self.pipe.threshold_
+        return {
+            "library": library_version(),
+            "folder": self.path.name,
+            "generation": self.generation,
+            "loaded_at": self.loaded_at,
+            "task": pipe.task,
+            "method": pipe.method_,
+            "labels": list(pipe.class_names),
+            "n_stored": None if self.store is None else len(self.store),
+            "n_neighbors": getattr(pipe.calibrator_, "n_neighbors", None) if self.store is not None else None,
+            "n_validation": len(pipe.validation_),
+            "max_length": pipe.encoder.options.max_length,
+            "threshold": None if threshold is None else threshold.threshold,
+            "promise": None if threshold is None else str(threshold),
+            "note": neighbor_note(self),
+            "samples": _samples(pipe),
+        }
+
+
+def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
+    """Return a few inputs to try: validation texts of a readable length; none for taggers, which keep only words."""
+    texts = pipe.validation_.texts
+    if texts is None or pipe.task == "token-classification":
+        return []
+    readable = [text for text in dict.fromkeys(texts) if 20 <= len(text) <= 300] or list(dict.fromkeys(texts))
+    chosen = readable[:: max(1, len(readable) // _N_SAMPLES)][:_N_SAMPLES]
+    if pipe.task == "text-classification":
+        return chosen
+    parted = [text.split(" → ") for text in chosen]
+    return [pair for pair in parted if len(pair) == 2]
+
+
+def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:
+    """Load the UE folder `path`, after verifying its files; the model of `before` is kept where it is the same."""
+    # First: a change while we read leaves us stale, not wrong.
+    generation, place = generation_of(path), _place_of(path)
+    if before is None:
+        pipe = UncertaintyPipeline.load(path, device=device, trust_remote_code=trust_remote_code)
+    else:
+        pipe = before.pipe.reloaded(path, device=device, trust_remote_code=trust_remote_code)
+        if pipe.task != before.pipe.task:
+            raise InvalidInputError(
+                f"{path.name} now holds a model for {pipe.task}, this server answers {before.pipe.task}: "
+                "start another server for it"
+            )
+    return Served(path=path, generation=generation, pipe=pipe, place=place)
+
+
+def _place_of(path: Path) -> tuple[int, int]:
+    """Return which folder a path leads to: a link may be turned to another one, even to a copy."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def neighbor_note(served: Served) -> str | None:
+    """Return the sentence for people where the method cannot show neighbors or terms; None where it shows all."""
+    method = served.pipe.method_
+    if served.store is None:
+        return (
+            f"The method {method} looks at no neighbors: fit with knn-ue to see the training examples behind an answer."
+        )
+    if method == "dac":
+        return "The method dac weighs distances only: its weight has no two terms."
+    return None

@@ -1,0 +1,80 @@
+"""A real Chromium on a real server; skipped, with the reason, where there is none."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipelines import PAIR, TEXT, WORDS, fit
+from serving_process import serving
+from tiny_models import one_thread, save_tiny_model
+
+__all__ = ["one_thread"]
+
+pytest.importorskip("fastapi")
+pytest.importorskip("torch")
+sync_api = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright")
+
+_FAMILIES = {TEXT: "bert", PAIR: "roberta", WORDS: "bert"}
+
+
+@pytest.fixture(scope="session")
+def browser():
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no chromium is installed: apt-get install chromium, or set CHROMIUM to its path")
+    with sync_api.sync_playwright() as playwright:
+        # No sandbox: CI runs as root, and the only page it opens is ours.
+        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory):
+    """Return a function (task, method, arguments) -> a server of a fresh folder, which runs until the session ends."""
+    from contextlib import ExitStack
+
+    place = tmp_path_factory.mktemp("browser")
+    with ExitStack() as stack:
+        made = {}
+
+        def get(task=TEXT, method="knn-ue", *arguments):
+            key = (task, method, *arguments)
+            if key not in made:
+                model: Path = place / task
+                if not model.exists():
+                    save_tiny_model(model, family=_FAMILIES[task], task=task)
+                folder = place / f"ue-{len(made)}"
+                fit(model, task, method=method, index="exact").save(folder)
+                made[key] = stack.enter_context(serving(folder, *arguments))
+            return made[key]
+
+        yield get
+
+
+@pytest.fixture
+def open_page(browser):
+    """Return a function (server, options) -> an open explorer; whatever the browser complains of fails the test."""
+    pages, complaints = [], []
+
+    def get(server, path="/", **options):
+        page = browser.new_page(**options)
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(f"{request.url} failed"))
+        page.on("request", lambda request: _check_ours(request.url, server, complaints))
+        page.goto(f"http://127.0.0.1:{server.port}{path}")
+        pages.append(page)
+        return page
+
+    yield get
+    for page in pages:
+        page.close()
+    assert complaints == []
+
+
+def _check_ours(url, server, complaints):
+    if not url.startswith(f"http://127.0.0.1:{server.port}/"):
+        complaints.append(f"{url} is not ours")

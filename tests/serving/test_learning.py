@@ -1,0 +1,320 @@
+"""A datastore that learns while serving: durable before it answers, seen by the next request, never overtaken."""
+
+import json
+import shutil
+import threading
+
+import pytest
+
+from cli_files import run, write_rows
+from knn_ue.calibrators import KnnUE
+from knn_ue.pipeline import UncertaintyPipeline
+from pipelines import PAIR, TEXT, WORDS, fit
+from tiny_models import ROWS
+
+TEXT_ROW = {"text": "a film unlike any other", "label": "pos"}
+
+
+def add(client, *rows):
+    found = client.post("/examples", json={"examples": list(rows)})
+    assert found.status_code == 201, found.text
+    return found.json()
+
+
+def nearest(client, text, top=1):
+    (answer,) = client.post("/predict", json={"inputs": text, "top": top}).json()["answers"]
+    return answer["neighbors"]
+
+
+def stored_texts(path):
+    store = UncertaintyPipeline.load(path, device="cpu").calibrator_.store
+    ids = store.ids.tolist()
+    return dict(zip(ids, store.texts_of(ids), strict=True))
+
+
+def test_an_example_is_seen_by_the_next_request_and_is_on_disk(folder, client_of):
+    path = folder()
+    client = client_of(path)
+
+    added = add(client, TEXT_ROW)
+
+    assert added == {"ids": [[60]], "n_stored": 61}
+    (near,) = nearest(client, TEXT_ROW["text"])
+    assert near == {"id": 60, "label": "pos", "distance": pytest.approx(0, abs=1e-4), "text": TEXT_ROW["text"]} | {
+        "agrees": near["agrees"]
+    }
+    assert stored_texts(path)[60] == TEXT_ROW["text"]
+
+
+@pytest.mark.parametrize("task", [PAIR, WORDS])
+def test_pairs_and_sentences_are_learned_too(task, folder, client_of):
+    client = client_of(folder(task))
+    rows = ROWS[task](2, start=300)
+    before = client.get("/info").json()["n_stored"]
+
+    added = add(client, *rows)
+
+    n_new = sum(len(row.get("tokens", [0])) for row in rows)
+    assert [len(ids) for ids in added["ids"]] == [len(row.get("tokens", [0])) for row in rows]
+    assert added["n_stored"] == before + n_new
+    assert client.get("/info").json()["n_stored"] == before + n_new
+
+
+def test_a_removed_example_is_gone_for_good(folder, client_of):
+    path = folder()
+    client = client_of(path)
+    add(client, TEXT_ROW)
+
+    assert client.delete("/examples/60").json() == {"removed": 60, "n_stored": 60}
+
+    assert nearest(client, TEXT_ROW["text"])[0]["id"] != 60
+    assert 60 not in stored_texts(path)
+    again = client.delete("/examples/60")
+    assert again.status_code == 404 and "60" in again.json()["error"]
+    assert add(client, TEXT_ROW)["ids"] == [[61]]  # an id is never given again
+
+
+BAD = [
+    ({"text": "a", "label": "nonsense"}, "nonsense"),
+    ({"text": "a"}, "label is missing"),
+    ({"text": "", "label": "pos"}, "empty"),
+    ({"tokens": ["a"], "tags": ["O"]}, "this model is for text-classification"),
+]
+
+
+@pytest.mark.parametrize(("row", "rule"), BAD, ids=range(len(BAD)))
+def test_of_examples_with_one_bad_none_is_stored(row, rule, asked):
+    client = asked()
+
+    found = client.post("/examples", json={"examples": [TEXT_ROW, row]})
+
+    assert found.status_code == 422 and rule in found.json()["error"]
+    assert client.get("/info").json()["n_stored"] == 60
+
+
+def test_words_and_tags_must_go_together(asked):
+    found = asked(WORDS).post("/examples", json={"examples": [{"tokens": ["a", "b"], "tags": ["O"]}]})
+
+    assert found.status_code == 422 and "2 words but 1 tags" in found.json()["error"]
+
+
+def test_a_method_without_a_datastore_says_so(asked):
+    client = asked(TEXT, "temperature")
+
+    for found in (
+        client.post("/examples", json={"examples": [TEXT_ROW]}),
+        client.delete("/examples/0"),
+        client.post("/refit"),
+    ):
+        assert found.status_code == 409 and "temperature" in found.json()["error"]
+
+
+def test_a_read_only_server_changes_nothing(asked):
+    client = asked(TEXT, read_only=True)
+
+    for found in (
+        client.post("/examples", json={"examples": [TEXT_ROW]}),
+        client.delete("/examples/0"),
+        client.post("/refit"),
+    ):
+        assert found.status_code == 403 and "--read-only" in found.json()["error"]
+
+
+def test_all_layers_of_dac_learn_in_one_step(folder, client_of):
+    path = folder(TEXT, "dac")
+    client = client_of(path)
+
+    assert add(client, TEXT_ROW)["ids"] == [[60]]
+    assert nearest(client, TEXT_ROW["text"])[0]["id"] == 60
+    assert client.delete("/examples/3").status_code == 200
+
+    layers = UncertaintyPipeline.load(path, device="cpu").calibrator_.stores
+    assert {tuple(store.ids.tolist()) for store in layers} == {tuple(n for n in range(61) if n != 3)}
+
+
+def test_refit_uses_what_was_learned(folder, client_of):
+    path = folder()
+    client = client_of(path)
+    before = UncertaintyPipeline.load(path, device="cpu")
+    add(client, *({"text": text, "label": "pos"} for text in before.validation_.texts))
+
+    found = client.post("/refit").json()
+
+    after = UncertaintyPipeline.load(path, device="cpu")
+    expected = KnnUE(after.calibrator_.store, n_neighbors=8).fit(after.validation_)
+    assert found["changed"] and len(after.calibrator_.store) == 100
+    assert after.calibrator_.params_ == expected.params_ != before.calibrator_.params_
+    answer = client.post("/predict", json={"inputs": "a film", "top": 1}).json()["answers"][0]
+    assert answer["score"] == pytest.approx(after("a film")[0]["score"], abs=1e-4)
+
+
+def test_what_the_command_line_adds_is_kept_and_followed(folder, client_of, tmp_path):
+    path = folder()
+    client = client_of(path)
+    rows = write_rows(tmp_path / "new.jsonl", [{"text": "from the shell", "label": "neg"}])
+
+    add(client, TEXT_ROW)
+    assert run("index", "add", path, "--input", rows, "--device", "cpu").exit_code == 0
+    added = add(client, {"text": "from a client", "label": "neg"})  # the server does not know of the shell's yet
+
+    assert added["ids"] == [[62]]
+    texts = stored_texts(path)
+    assert [texts[number] for number in (60, 61, 62)] == [TEXT_ROW["text"], "from the shell", "from a client"]
+    assert nearest(client, "from the shell")[0]["id"] == 61
+
+
+def test_changes_of_another_process_are_followed_without_a_request(folder, client_of, tmp_path):
+    path = folder()
+    client = client_of(path, watch_seconds=0.05)
+    rows = write_rows(tmp_path / "new.jsonl", [{"text": "from the shell", "label": "neg"}])
+    assert run("index", "add", path, "--input", rows, "--device", "cpu").exit_code == 0
+    assert run("index", "compact", path).exit_code == 0
+
+    for _ in range(600):
+        if client.get("/info").json()["n_stored"] == 61:
+            break
+        threading.Event().wait(0.05)
+
+    assert nearest(client, "from the shell")[0]["id"] == 60
+
+
+def test_two_servers_on_one_folder_lose_nothing(folder, client_of):
+    path = folder()
+    clients = [client_of(path), client_of(path)]
+    acknowledged: list[tuple[int, str]] = []
+
+    def work(number):
+        for step in range(12):
+            text = f"client {number} step {step}"
+            ids = add(clients[number % 2], {"text": text, "label": "pos"})["ids"]
+            acknowledged.append((ids[0][0], text))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(acknowledged) == len(dict(acknowledged)) == 48
+    texts = stored_texts(path)
+    assert all(texts[number] == text for number, text in acknowledged)
+
+
+def test_a_whole_folder_is_swapped_without_a_failed_request(folders, folder, client_of, tmp_path):
+    old, new = folder(name="old"), folder(name="new")
+    add(client_of(new), TEXT_ROW)
+    current = tmp_path / "current"
+    current.symlink_to(old)
+    client = client_of(current)
+    statuses, seen, stop = [], set(), threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            found = client.post("/predict", json={"inputs": TEXT_ROW["text"], "top": 1})
+            statuses.append(found.status_code)
+            seen.add(found.json()["answers"][0]["neighbors"][0]["id"])
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        link = tmp_path / "link"
+        link.symlink_to(new)
+        link.replace(current)
+        assert client.post("/reload").json()["changed"]
+        assert nearest(client, TEXT_ROW["text"])[0]["id"] == 60
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+    assert set(statuses) == {200} and len(statuses) > 3
+    assert not client.post("/reload").json()["changed"]
+
+
+def test_a_broken_folder_does_not_take_over(folder, client_of, tmp_path):
+    path, broken = folder(), folder(name="broken")
+    next(broken.glob("arrays.*")).write_bytes(b"damaged")
+    current = tmp_path / "current"
+    current.symlink_to(path)
+    client = client_of(current)
+    before = client.post("/predict", json={"inputs": "a film"}).json()
+    current.unlink()
+    current.symlink_to(broken)
+
+    found = client.post("/reload")
+
+    assert found.status_code == 503 and "damaged" in found.json()["error"]
+    assert client.post("/predict", json={"inputs": "a film"}).json() == before
+    assert "damaged" in client.get("/info").json()["reload_error"]
+
+
+def test_a_folder_of_another_task_does_not_take_over(folder, folders, client_of, tmp_path):
+    current = tmp_path / "current"
+    current.symlink_to(folder())
+    client = client_of(current)
+    current.unlink()
+    current.symlink_to(folders(WORDS))
+
+    found = client.post("/reload")
+
+    assert found.status_code == 422 and "start another server" in found.json()["error"]
+    assert client.post("/predict", json={"inputs": "a film"}).status_code == 200
+
+
+def test_an_example_encoded_by_a_model_that_was_swapped_is_encoded_again(folder, client_of, tmp_path, monkeypatch):
+    from knn_ue.serving.keeping import Keeper
+    from tiny_models import save_tiny_model
+
+    other = tmp_path / "other"
+    model = save_tiny_model(tmp_path / "model", family="bert", task=TEXT, seed=5)
+    fit(model, TEXT, index="exact").save(other)
+    current = tmp_path / "current"
+    current.symlink_to(folder())
+    client = client_of(current)
+    add_once = Keeper._add
+
+    def swap_first(keeper, encoded, outputs):
+        if keeper.served is encoded and not current.readlink().samefile(other):
+            current.unlink()
+            current.symlink_to(other)
+            keeper._reload()
+        return add_once(keeper, encoded, outputs)
+
+    monkeypatch.setattr(Keeper, "_add", swap_first)
+
+    added = add(client, TEXT_ROW)
+
+    assert added["ids"] == [[60]] and stored_texts(other)[60] == TEXT_ROW["text"]
+    (near,) = nearest(client, TEXT_ROW["text"])
+    assert near["id"] == 60 and near["distance"] == pytest.approx(0, abs=1e-4)
+
+
+def test_a_disk_that_refuses_is_told_and_nothing_changes(folder, client_of, monkeypatch):
+    import errno
+
+    from knn_ue.datastore import journal
+
+    path = folder()
+    client = client_of(path)
+    monkeypatch.setattr(
+        journal, "_write_all", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device"))
+    )
+
+    found = client.post("/examples", json={"examples": [TEXT_ROW]})
+
+    assert found.status_code == 503 and "No space left" in found.json()["error"]
+    monkeypatch.undo()
+    assert client.get("/info").json()["n_stored"] == 60
+    assert add(client, TEXT_ROW)["ids"] == [[60]]
+
+
+def test_a_folder_that_vanishes_is_served_on_from_memory(folder, client_of):
+    path = folder()
+    client = client_of(path)
+    before = client.post("/predict", json={"inputs": "a film"}).json()
+    shutil.rmtree(path)
+
+    assert client.post("/predict", json={"inputs": "a film"}).json() == before
+    found = client.post("/examples", json={"examples": [TEXT_ROW]})
+    assert found.status_code == 503 and json.dumps(found.json()["error"])

@@ -1,0 +1,266 @@
+"""A real server in a real process: loaded until it refuses, killed, fed garbage; and nothing is lost."""
+
+import json
+import random
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from knn_ue.pipeline import UncertaintyPipeline
+from serving_process import Server, serving
+
+pytestmark = pytest.mark.slow
+HEAD = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+
+def stored(path):
+    """Return id -> (text, label name) of what is on disk."""
+    pipe = UncertaintyPipeline.load(path, device="cpu")
+    store = pipe.calibrator_.store
+    ids = store.ids.tolist()
+    labels = store.arrays()[1].tolist()
+    return {
+        number: (text, pipe.class_names[label])
+        for number, text, label in zip(ids, store.texts_of(ids), labels, strict=True)
+    }
+
+
+class Writer(threading.Thread):
+    """A client that adds and removes until its server is gone, and remembers what was acknowledged, and what not."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        super().__init__()
+        self.server, self.label = server, name
+        self.added: dict[int, str] = {}
+        self.removed: set[int] = set()
+        self.unsure: set[int] = set()
+
+    def run(self) -> None:
+        for step in range(10_000):
+            text = f"{self.label} step {step}"
+            try:
+                status, found = self.server.post("/examples", {"examples": [{"text": text, "label": "pos"}]})
+                assert status == 201, found
+                (number,) = found["ids"][0]
+                self.added[number] = text
+                if step % 3 == 2:
+                    victim = random.choice(sorted(self.added.keys() - self.removed - self.unsure))
+                    self.unsure.add(victim)
+                    status, found = self.server.ask("DELETE", f"/examples/{victim}")
+                    assert status == 200, found
+                    self.unsure.discard(victim)
+                    self.removed.add(victim)
+            except (OSError, ValueError):
+                return
+
+
+def check_nothing_lost(path, writers):
+    found = stored(path)
+    for writer in writers:
+        for number, text in writer.added.items():
+            if number in writer.removed:
+                assert number not in found
+            elif number not in writer.unsure:  # a removal that was never acknowledged may have happened or not
+                assert found[number] == (text, "pos")
+
+
+def test_kill_nine_at_random_moments_loses_nothing_that_was_acknowledged(folder):
+    path = folder()
+    writers = []
+    chance = random.Random(7)
+    for round_number in range(4):
+        with serving(path) as server:
+            now = [Writer(server, f"round {round_number} client {number}") for number in range(3)]
+            for writer in now:
+                writer.start()
+            time.sleep(chance.uniform(0.2, 1.5))
+            server.end(signal.SIGKILL)
+            for writer in now:
+                writer.join()
+        writers += now
+        check_nothing_lost(path, writers)
+    assert sum(len(writer.added) for writer in writers) >= 8
+
+
+def test_two_processes_on_one_folder_lose_nothing(folder):
+    path = folder()
+    with serving(path) as one, serving(path) as two:
+        writers = [Writer(server, f"server {number}") for number, server in enumerate((one, two))]
+        for writer in writers:
+            writer.start()
+        time.sleep(3)
+        for server in (one, two):
+            assert server.end(signal.SIGTERM) == 143
+        for writer in writers:
+            writer.join()
+
+    check_nothing_lost(path, writers)
+    assert all(len(writer.added) > 3 for writer in writers)
+
+
+def test_a_loaded_server_refuses_with_a_time_to_come_again_and_stays_well(folder):
+    body = {"inputs": [f"the film number {number} was great indeed" for number in range(16)]}
+    statuses: list[int] = []
+    healthy: list[float] = []
+
+    with serving(folder(), "--max-items", 16, "--max-queue", 64, "--batch-items", 16) as server:
+
+        def ask() -> None:
+            for _ in range(8):
+                status, found = server.post("/predict", body)
+                statuses.append(status)
+                assert len(found["answers"]) == 16 if status == 200 else found["code"] == "queue_full", found
+
+        threads = [threading.Thread(target=ask) for _ in range(32)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            begun = time.monotonic()
+            assert server.ask("GET", "/health")[0] == 200
+            healthy.append(time.monotonic() - begun)
+            time.sleep(0.05)
+        for thread in threads:
+            thread.join()
+        after = server.post("/predict", body)
+        _, metrics = server.ask("GET", "/metrics")
+
+    assert after[0] == 200 and set(statuses) == {200, 503} and len(statuses) == 256
+    assert statuses.count(200) >= 16
+    assert sorted(healthy)[len(healthy) // 2] < 2
+    assert f'knn_ue_refused_total{{code="queue_full"}} {statuses.count(503)}.0' in metrics.decode()
+
+
+def test_sigterm_finishes_what_was_begun(folder):
+    results: list[tuple[int, int]] = []
+    body = {"inputs": [f"the film number {number} was great indeed" for number in range(64)]}
+
+    with serving(folder(), "--batch-items", 8) as server:
+
+        def ask() -> None:
+            status, found = server.post("/predict", body)
+            results.append((status, len(found.get("answers", []))))
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        while server.ask("GET", "/metrics")[1].count(b"knn_ue_queue_items 0.0"):
+            time.sleep(0.001)
+        code = server.end(signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+        with pytest.raises(OSError):
+            server.ask("GET", "/health", timeout=2)
+
+    assert code == 143
+    assert results == [(200, 64)] * 6
+    assert json.loads(server.lines[-1])["event"] == "stopped"
+
+
+def test_a_client_that_hangs_up_frees_its_place(folder):
+    body = json.dumps({"inputs": [f"the film number {number} was great" for number in range(128)]}).encode()
+
+    with serving(folder(), "--max-queue", 128, "--batch-items", 1) as server:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+                client.sendall(HEAD % len(body) + body)
+                time.sleep(0.02)  # it is read, and waits
+        deadline = time.monotonic() + 60
+        while server.post("/predict", {"inputs": "a film"})[0] != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        _, metrics = server.ask("GET", "/metrics")
+
+    gone = [line for line in metrics.decode().splitlines() if line.startswith("knn_ue_cancelled_total")]
+    assert float(gone[0].split()[1]) >= 1
+
+
+def test_slow_and_broken_clients_hold_nobody_up(folder):
+    with serving(folder()) as server:
+        slow = []
+        for content in (
+            b"",
+            b"GET /inf",
+            HEAD % 100 + b"{",
+        ):
+            for _ in range(20):
+                client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+                client.sendall(content)
+                slow.append(client)
+        for garbage in (b"\x16\x03\x01\x02", b"\0" * 500, b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 100_000):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+                client.sendall(garbage)
+        begun = time.monotonic()
+        assert server.post("/predict", {"inputs": "a film"})[0] == 200
+        assert time.monotonic() - begun < 30
+
+        # Each of them is let go in the end: the first two kinds without a word, the third with one.
+        words = [client.recv(1000) for client in slow]
+        for client in slow:
+            client.close()
+
+    assert set(words[:40]) == {b""}
+    assert all(word.startswith(b"HTTP/1.1 408") for word in words[40:])
+
+
+def test_sighup_reads_the_folder_again(folder, tmp_path):
+    from cli_files import run, write_rows
+
+    path = folder()
+    rows = write_rows(tmp_path / "new.jsonl", [{"text": "from the shell", "label": "neg"}])
+    with serving(path) as server:
+        assert run("index", "add", path, "--input", rows, "--device", "cpu").exit_code == 0
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 60
+        while server.ask("GET", "/info")[1]["n_stored"] != 61:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+DAMAGE = {
+    "no folder at all": lambda path: path.rename(path.with_name("elsewhere")),
+    "no meta": lambda path: (path / "meta.json").unlink(),
+    "garbled meta": lambda path: (path / "meta.json").write_text("{"),
+    "cut arrays": lambda path: next(path.glob("arrays.*")).write_bytes(b""),
+    "no calibrator": lambda path: next(path.glob("calibrator.*")).rename(path / "away"),
+    "garbled journal": lambda path: next(path.rglob("journal.*")).write_bytes(b"nonsense"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_folder_is_refused_in_one_sentence(name, folder):
+    path = folder()
+    DAMAGE[name](path)
+
+    with pytest.raises(RuntimeError) as refused, serving(path):
+        pass
+
+    lines = str(refused.value).strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("knn-ue: "), lines
+
+
+def test_a_port_that_is_taken_is_refused_in_one_sentence(folder):
+    path = folder()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = Server(path, "--port", taken.getsockname()[1])
+        with pytest.raises(RuntimeError, match="choose another --port"):
+            server.wait()
+        assert server.process.returncode == 1
+
+
+def test_listening_to_all_without_a_token_is_warned_of_and_with_one_is_not(folder, tmp_path):
+    path = folder()
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery-staple\n")
+
+    with serving(path, "--host", "0.0.0.0") as open_to_all:
+        pass
+    with serving(path, "--host", "0.0.0.0", "--token-file", token) as guarded:
+        assert guarded.ask("GET", "/info")[0] == 401
+        bearer = {"Authorization": "Bearer correct-horse-battery-staple"}
+        assert guarded.ask("GET", "/info", **bearer)[0] == 200
+
+    assert any('"open_to_all"' in line and '"warning"' in line for line in open_to_all.lines)
+    assert not any('"open_to_all"' in line for line in guarded.lines)

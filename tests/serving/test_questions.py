@@ -1,0 +1,168 @@
+"""What the endpoint answers is what the pipeline answers, for every task and method; the rest is told the rule."""
+
+import numpy as np
+import pytest
+
+from knn_ue.pipeline import UncertaintyPipeline
+from pipelines import PAIR, TEXT, WORDS
+from serving_checks import near
+from tiny_models import ROWS
+
+INPUTS = {
+    TEXT: [row["text"] for row in ROWS[TEXT](5, start=200)],
+    PAIR: [{"premise": row["premise"], "hypothesis": row["hypothesis"]} for row in ROWS[PAIR](5, start=200)],
+    WORDS: [{"tokens": row["tokens"]} for row in ROWS[WORDS](5, start=200)],
+}
+
+
+@pytest.mark.parametrize("method", ["knn-ue", "knn-ue-no-label", "dac", "temperature", "mahalanobis"])
+@pytest.mark.parametrize("task", INPUTS)
+def test_answers_are_those_of_the_pipeline(task, method, folders, asked):
+    if method in ("dac", "mahalanobis") and task != TEXT:
+        pytest.skip("one task is enough for what differs by method only")
+    path = folders(task, method)
+    expected = UncertaintyPipeline.load(path, device="cpu")(INPUTS[task], top=3)
+
+    found = asked(task, method).post("/predict", json={"inputs": INPUTS[task], "top": 3})
+
+    assert found.status_code == 200
+    assert near(found.json()["answers"], expected)
+
+
+@pytest.mark.parametrize("task", INPUTS)
+def test_one_input_is_answered_like_a_list_of_one(task, asked):
+    client = asked(task)
+
+    one = client.post("/predict", json={"inputs": INPUTS[task][0]}).json()["answers"]
+    many = client.post("/predict", json={"inputs": INPUTS[task][:1]}).json()["answers"]
+
+    assert one == many and len(one) == 1
+
+
+def test_texts_may_be_strings_or_objects_and_sentences_are_split_at_spaces(asked):
+    texts, words = asked(TEXT), asked(WORDS)
+
+    assert near(
+        texts.post("/predict", json={"inputs": ["a film", {"text": "a film"}]}).json()["answers"][0],
+        texts.post("/predict", json={"inputs": "a film"}).json()["answers"][0],
+    )
+    answers = words.post("/predict", json={"inputs": "Ada went to Oslo"}).json()["answers"]
+    assert [word["word"] for word in answers[0]["words"]] == ["Ada", "went", "to", "Oslo"]
+
+
+def test_a_threshold_of_the_request_makes_abstentions(asked):
+    client = asked(TEXT)
+
+    sure = client.post("/predict", json={"inputs": "a film", "abstain_below": 0.0}).json()["answers"][0]
+    unsure = client.post("/predict", json={"inputs": "a film", "abstain_below": 1.0}).json()["answers"][0]
+
+    assert not sure["abstained"] and unsure["abstained"]
+    assert unsure["label"] is None and unsure["would_be"] == sure["label"]
+
+
+@pytest.mark.parametrize("task", INPUTS)
+def test_an_explanation_adds_up(task, asked):
+    found = asked(task).post("/explain", json={"inputs": INPUTS[task], "top": 4}).json()
+
+    assert len(found["explanations"]) == len(INPUTS[task])
+    for one in found["explanations"]:
+        for why in one["why"]:
+            assert why["distance_term"] + why["label_term"] == pytest.approx(why["weight"])
+            assert sum(score["score"] for score in why["classes"]) == pytest.approx(1)
+            assert len(why["neighbors"]) == 4 and len(why["map"]["points"]) == why["n_neighbors"] == 8
+            assert sum(point["agrees"] for point in why["map"]["points"]) == why["n_agreeing"]
+    if task == TEXT:
+        assert found["explanations"][0]["why"][0]["score"] == pytest.approx(found["explanations"][0]["answer"]["score"])
+
+
+def test_the_map_never_stretches_a_distance(asked):
+    (found,) = asked(TEXT).post("/explain", json={"inputs": "a great film", "top": 8}).json()["explanations"]
+    why = found["why"][0]
+    true = {near["id"]: near["distance"] for near in why["neighbors"]}
+
+    for point in why["map"]["points"]:
+        drawn = np.hypot(point["x"] - why["map"]["x"], point["y"] - why["map"]["y"])
+        assert drawn <= true[point["id"]] * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("method", ["temperature", "softmax"])
+def test_a_method_without_neighbors_is_explained_without_and_says_so(method, asked):
+    client = asked(TEXT, method)
+
+    found = client.post("/explain", json={"inputs": "a film"}).json()
+
+    assert "no neighbors" in found["note"] and "no neighbors" in client.get("/info").json()["note"]
+    assert found["explanations"][0]["why"][0]["neighbors"] == []
+    assert found["explanations"][0]["why"][0]["distance_term"] is None
+    assert client.get("/drift").json()["level"] == "off"
+
+
+REFUSED = [
+    ({"inputs": ""}, 422, "empty"),
+    ({"inputs": "   "}, 422, "empty"),
+    ({"inputs": []}, 422, "inputs must not be empty"),
+    ({"inputs": "a\0b"}, 422, "NUL"),
+    ({"inputs": 3}, 422, "inputs must be text or an object"),
+    ({"inputs": None}, 422, "inputs"),
+    ({"inputs": [["a"]]}, 422, "inputs[0]"),
+    ({"inputs": {"text": 3}}, 422, "inputs.text must be a string"),
+    ({"inputs": {"text": "a", "label": "pos"}}, 422, "inputs.label is not a known key"),
+    ({"inputs": {"premise": "a"}}, 422, "inputs.hypothesis is missing"),
+    ({"inputs": {"tokens": ["a"]}}, 422, "this model is for text-classification"),
+    ({"inputs": {"tokens": []}}, 422, "inputs.tokens must not be empty"),
+    ({"inputs": "a", "top": -1}, 422, "top"),
+    ({"inputs": "a", "top": "5"}, 422, "top"),
+    ({"inputs": "a", "abstain_below": 1.5}, 422, "abstain_below"),
+    ({"inputs": "a", "more": 1}, 422, "more is not a known key"),
+    ({}, 422, "inputs is missing"),
+    ([], 422, "must be a JSON object"),
+    ({"inputs": ["a"] * 9}, 413, "inputs may hold 8 at a time, got 9"),
+    ({"inputs": "a" * 101}, 413, "inputs[0] may have 100 characters, got 101"),
+    ({"inputs": ["a" * 100] * 6}, 413, "one request may have 500 characters, got 600"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "rule"), REFUSED, ids=range(len(REFUSED)))
+def test_a_bad_request_is_told_the_rule(body, status, rule, asked):
+    client = asked(TEXT, max_items=8, max_characters=100, max_request_characters=500)
+
+    found = client.post("/predict", json=body)
+
+    assert found.status_code == status and rule in found.json()["error"]
+    assert set(found.json()) == {"error", "code"}
+
+
+RAW = [
+    (b"{", "JSON"),
+    (b"\xff\xfe", "JSON"),
+    (b'{"inputs": NaN}', "inputs"),
+    (b'{"inputs": "a", "abstain_below": NaN}', "abstain_below"),
+    (b"[" * 100_000, "JSON"),
+    (b'{"inputs":' * 50_000, "JSON"),
+    (b"", "the body is missing"),
+    (b"null", "the body"),
+]
+
+
+@pytest.mark.parametrize(("body", "rule"), RAW, ids=range(len(RAW)))
+def test_what_is_not_json_is_told_so(body, rule, asked):
+    client = asked(TEXT)
+
+    found = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
+
+    assert found.status_code in (400, 422) and rule in found.json()["error"]
+
+
+def test_half_a_surrogate_pair_is_read_as_the_replacement_character(asked):
+    client = asked(WORDS)
+    headers = {"Content-Type": "application/json"}
+
+    found = client.post("/predict", content=b'{"inputs": {"tokens": ["\\ud800"]}}', headers=headers)
+
+    assert found.json()["answers"][0]["words"][0]["word"] == "\N{REPLACEMENT CHARACTER}" * 3
+
+
+def test_too_many_neighbors_in_one_answer_are_refused(asked):
+    found = asked(TEXT).post("/predict", json={"inputs": ["a"] * 21, "top": 100})
+
+    assert found.status_code == 413 and "lower top" in found.json()["error"]
