@@ -75,7 +75,7 @@ def main() -> None:
     print_all(found)
     print_overview(found)
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(found, separators=(",", ":")).replace("},", "},\n") + "\n")
 
 
 def groups_of(methods: list[str]) -> list[list[str]]:
