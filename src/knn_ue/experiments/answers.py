@@ -123,7 +123,9 @@ def _entities(
     return Answers(
         confidence=np.concatenate([confidence for confidence, _ in scored]),
         correct=np.concatenate([correct for _, correct in scored]),
-        missed=np.concatenate([np.arange(len(x)) >= len(y.confidence) for (x, _), y in zip(scored, found, strict=True)]),
+        missed=np.concatenate(
+            [np.arange(len(x)) >= len(y.confidence) for (x, _), y in zip(scored, found, strict=True)]
+        ),
         group=np.repeat(numbers, [len(confidence) for confidence, _ in scored]),
     )
 

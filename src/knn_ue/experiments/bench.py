@@ -1,7 +1,7 @@
-"""Models and outputs of one setup, made when first needed and kept: one fine-tuned model serves all post-hoc methods."""
+"""Models and outputs of one setup, made when first needed and kept: one model serves all post-hoc methods."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -55,7 +55,7 @@ class Bench:
         """Return how models of this seed are trained."""
         return replace(self.scale.options[self.setup.name], seed=seed)
 
-    def training_of(self, spec: Spec, seed: int) -> TrainingMethod:
+    def training_of(self, spec: Spec) -> TrainingMethod:
         """Return how the model of a method is trained; epsilon of label smoothing is chosen with the first seed."""
         training = spec.training()
         if isinstance(training, LabelSmoothing):
@@ -112,7 +112,7 @@ class Bench:
 
         Methods that share a model and what is taken of it share the outputs; mc-dropout sees the first rows only.
         """
-        training = self.training_of(spec, seed)
+        training = self.training_of(spec)
         rows, labelled = self.rows_of(part)
         if spec.method == PASSES:
             rows = rows[: self.scale.passes_rows]
@@ -141,10 +141,10 @@ class Bench:
         found = self.material.sets[part]
         return found.rows, found.labelled
 
-    def encoding_of(self, spec: Spec) -> dict[str, Any]:
-        """Return what is taken of the model; all layers of a plain one, so that its methods share one pass."""
+    def encoding_of(self, spec: Spec, *, shared: bool = True) -> dict[str, Any]:
+        """Return what is taken of the model; all layers of a plain one where its methods share a pass."""
         needed = dict(METHODS[spec.method].encoding)
-        if spec.training is TrainingMethod and spec.method != PASSES:
+        if shared and spec.training is TrainingMethod and spec.method != PASSES:
             needed["all_layers"] = True
         return needed
 
@@ -205,8 +205,3 @@ class Bench:
 
     def _model_folder(self, name: CellName) -> Path:
         return self.store.work / "models" / f"{name.setup}-{name.what}-{name.key}"
-
-
-def parts_of(bench: Bench) -> Sequence[str]:
-    """Return the names of the test sets of a bench."""
-    return [one.name for one in bench.setup.sets]

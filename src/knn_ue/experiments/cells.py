@@ -1,9 +1,9 @@
 """What was measured, kept: one small JSON file a cell, found by a key of all that determines it.
 
 A cell's file is `<setup>/<what>.<key>.json`. The key holds the content of all rows, the encoder's files, every option
-and the seed, and `REVISION`, which is raised when a change of ours changes numbers; so cells that other rows or options
-made are never mistaken for these. Library versions are kept in the cell and not in its key: cells measured elsewhere can
-be read here. Arrays a row each (confidence, correct, ...) lie in the work folder, beside models and outputs.
+and the seed, and `REVISION`, which is raised when a change of ours changes numbers; so cells that other rows or
+options made are never mistaken for these. Library versions are kept in the cell and not in its key: cells that were
+measured elsewhere can be read here. Arrays of a row an answer lie in the work folder, beside models and outputs.
 """
 
 import fcntl
@@ -106,7 +106,9 @@ class CellStore:
             yield True
 
     def _arrays(self, name: CellName, part: str) -> Path:
-        return self.work / "arrays" / name.setup / f"{name.what}.{name.key}" / part.replace(" ", "_").replace(os.sep, "_")
+        return (
+            self.work / "arrays" / name.setup / f"{name.what}.{name.key}" / part.replace(" ", "_").replace(os.sep, "_")
+        )
 
 
 def _rounded(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,11 +15,12 @@ from knn_ue.experiments.answers import Answers
 class Measure:
     """One number of a test set: `function` gives a fraction, tables show it times `unit`.
 
-    `definition` says in words how it is computed where the published one and ours differ.
+    `definition` says in words how it is computed where the published one and ours differ. Without a function it is
+    only shown: cells hold it, but no test is made of it.
     """
 
     title: str
-    function: Callable[[Answers], float]
+    function: Callable[[Answers], float] | None = None
     unit: float = 100.0
     higher_is_better: bool = False
     definition: str = ""
@@ -112,6 +114,12 @@ def _f1(answers: Answers) -> float:
     return 2 * n_right / max(1, n_predicted + int(answers.missed.sum()) + n_right)
 
 
+def _confidence(answers: Answers, *, right: bool) -> float:
+    given = answers.given()
+    rows = np.flatnonzero(given.correct == right)
+    return float(given.confidence[rows].mean()) if len(rows) else math.nan
+
+
 def _human(answers: Answers) -> float:
     if answers.human is None or np.isnan(answers.human).all():
         return math.nan
@@ -148,11 +156,23 @@ MEASURES: Mapping[str, Measure] = {
         definition="ours: errors divided by n, ties averaged, answers that were given only",
     ),
     "brier": Measure(title="Brier", function=_brier, definition="squared, of the predicted class"),
+    "confidence_right": Measure(
+        title="confidence, right", function=partial(_confidence, right=True), unit=1.0, higher_is_better=True
+    ),
+    "confidence_wrong": Measure(title="confidence, wrong", function=partial(_confidence, right=False), unit=1.0),
     "human": Measure(
         title="distance to human labels",
         function=_human,
         definition="mean total variation distance between the probabilities and the shares of human votes",
     ),
+}
+
+# Of kNN-UE alone, and costs; times are told in the tables.
+SHOWN: Mapping[str, Measure] = {
+    "weight_right": Measure(title="W, right", unit=1.0, higher_is_better=True),
+    "weight_wrong": Measure(title="W, wrong", unit=1.0),
+    "coverage": Measure(title="coverage", higher_is_better=True),
+    "seconds": Measure(title="time", unit=1.0),
 }
 
 DETECTION: Mapping[str, DetectionMeasure] = {
@@ -162,12 +182,35 @@ DETECTION: Mapping[str, DetectionMeasure] = {
     "aupr_out": DetectionMeasure(
         title="AUPR-Out", field="aupr_out", definition="ours: out-of-domain rows are to be found"
     ),
+    "aupr_in_published": DetectionMeasure(
+        title="AUPR-In", field="aupr_out", definition="published: In and Out are swapped in the published code"
+    ),
+    "aupr_out_published": DetectionMeasure(
+        title="AUPR-Out", field="aupr_in", definition="published: In and Out are swapped in the published code"
+    ),
 }
+
+# Beside a published number stands the number by its definition, and ours in a second column.
+OURS: Mapping[str, str] = {
+    "class_auroc": "auroc",
+    "e_aurc_published": "e_aurc",
+    "aupr_in_published": "aupr_in",
+    "aupr_out_published": "aupr_out",
+}
+
+
+def measure_of(name: str) -> Measure | DetectionMeasure:
+    """Return the measure of a name."""
+    if name in DETECTION:
+        return DETECTION[name]
+    return MEASURES[name] if name in MEASURES else SHOWN[name]
 
 
 def scores_of(answers: Answers) -> dict[str, float]:
     """Return every measure of the answers that is defined, as fractions."""
-    found = {name: measure.function(answers) for name, measure in MEASURES.items()} if answers.correct is not None else {}
+    found: dict[str, float] = {}
+    if answers.correct is not None:
+        found = {name: one.function(answers) for name, one in MEASURES.items() if one.function is not None}
     found["confidence"] = float(np.mean(answers.given().confidence)) if len(answers.given().confidence) else math.nan
     return {name: value for name, value in found.items() if not math.isnan(value)}
 

@@ -11,6 +11,8 @@ from knn_ue.experiments.cells import CellName, Content
 from knn_ue.experiments.score import score_cell, score_name
 from knn_ue.experiments.specs import PASSES, Spec
 from knn_ue.experiments.timing import TimingSpec, timing_cell, timing_name
+from knn_ue.training.label_smoothing import LabelSmoothing
+from knn_ue.training.method import TrainingMethod
 
 Say = Callable[[str], None]
 
@@ -41,9 +43,12 @@ class Outcome:
 
 
 def in_order(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs in the order to run them: every table at one seed before the next seed, long cells last."""
-    unique = list(dict.fromkeys(jobs))
-    return sorted(unique, key=lambda job: (job.seed, isinstance(job.what, TimingSpec), _is_long(job)))
+    """Return the jobs in the order to run them: every table at one seed before the next seed.
+
+    Within a seed methods of the plain model come first, since one training serves them all; then those that train their
+    own, label smoothing which trains several, mc-dropout, and times.
+    """
+    return sorted(dict.fromkeys(jobs), key=lambda job: (job.seed, _SORTS.index(_sort_of(job))))
 
 
 def cell_name(bench: Bench, job: Job) -> CellName:
@@ -80,26 +85,24 @@ def read_jobs(benches: Mapping[str, Bench], jobs: Iterable[Job]) -> Outcome:
         bench = benches[job.setup]
         try:
             content = bench.store.read(_known_name(bench, job))
-        except _NotMeasured:
+        except _NotMeasuredError:
             content = None
         if content is not None:
             outcome.found[job] = content
     return outcome
 
 
-class _NotMeasured(Exception):
+class _NotMeasuredError(Exception):
     pass
 
 
 def _known_name(bench: Bench, job: Job) -> CellName:
     """Return the job's cell name unless that would train models: epsilon is not known before."""
-    from knn_ue.training.label_smoothing import LabelSmoothing
-
     needs_epsilon = isinstance(job.what, TimingSpec) or job.what.training is LabelSmoothing
     if needs_epsilon:
         for epsilon in bench.scale.epsilons:
             if bench.store.read(bench.model_name(LabelSmoothing(epsilon=epsilon), 0)) is None:
-                raise _NotMeasured
+                raise _NotMeasuredError
     return cell_name(bench, job)
 
 
@@ -172,7 +175,7 @@ class _Clock:
 
     def done(self, job: Job, seconds: float) -> None:
         self._open.pop(job, None)
-        self._seen.setdefault((job.setup, _sort_of(job)), []).append(seconds)
+        self._seen.setdefault(self._like(job), []).append(seconds)
 
     def left(self) -> str:
         if not self._open:
@@ -180,25 +183,31 @@ class _Clock:
         seconds = sum(self._guess(job) for job in self._open)
         return f"{len(self._open)} cells, about {duration(seconds)} left"
 
+    @staticmethod
+    def _like(job: Job) -> tuple[str, str, bool]:
+        """Return what jobs have in common that take about as long: setup, sort, and whether a model is trained."""
+        return job.setup, _sort_of(job), _trains(job)
+
     def _guess(self, job: Job) -> float:
-        seen = self._seen.get((job.setup, _sort_of(job)))
+        seen = self._seen.get(self._like(job))
         if seen:
             return sum(seen) / len(seen)
         return guess(self._benches[job.setup].scale.name, job)
+
+
+_SORTS = ("plain", "trained", "label-smoothing", PASSES, "timing")
 
 
 def _sort_of(job: Job) -> str:
     """Return a word for jobs that take about as long: those that train a model of their own, and so on."""
     if isinstance(job.what, TimingSpec):
         return "timing"
-    if job.what.method in (PASSES, "label-smoothing"):
+    if job.what.method in _SORTS:
         return job.what.method
-    return "trained" if _trains(job) else "post-hoc"
+    return "plain" if job.what.training is TrainingMethod else "trained"
 
 
 def _trains(job: Job) -> bool:
-    from knn_ue.training.method import TrainingMethod
-
     return isinstance(job.what, Spec) and (job.what.training is not TrainingMethod or job.what.method == "softmax")
 
 

@@ -26,7 +26,8 @@ class Scale:
     drawn with a fixed seed; mc-dropout, which costs a pass for each of its draws, sees the first `passes_rows` of each
     set. `epsilons` are those label smoothing chooses from. With `shared_validation` the same validation rows stop the
     training and fit the method, as in the paper; otherwise each has one half. `threads` is how many torch uses, so
-    that sums are added in the same order on every machine; None leaves it alone. `timed_rows` are timed `repeats` times.
+    that sums are added in the same order on every machine; None leaves it alone. `timed_rows` are timed
+    `repeats` times.
     """
 
     name: ScaleName

@@ -1,30 +1,26 @@
 """One cell: a method fitted and scored on every test set of a setup, with one seed."""
 
 import time
-from functools import partial
 from typing import Any
-
-import numpy as np
 
 from knn_ue import metrics
 from knn_ue.calibrators import KnnUE, LogitScaling
-from knn_ue.datastore import Datastore, IndexOptions
+from knn_ue.datastore import Datastore
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.answers import Answers, answers_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import REVISION, CellName, Content
 from knn_ue.experiments.measures import detection_of, scores_of
-from knn_ue.experiments.specs import PASSES, Spec
+from knn_ue.experiments.specs import EXACT, PASSES, Spec
 from knn_ue.methods import METHODS
 from knn_ue.types import Outputs
 
-_TIMED_QUERIES = 2048
-_BATCH = 256
+_QUERIES = 2048  # of each set: enough to tell how much an index finds
 
 
 def score_name(bench: Bench, spec: Spec, seed: int) -> CellName:
     """Return the name of the cell: its key holds the model's key, the rows and the method."""
-    model = bench.model_name(bench.training_of(spec, seed), seed)
+    model = bench.model_name(bench.training_of(spec), seed)
     caps = bench.scale.passes_rows if spec.method == PASSES else None
     key = key_of(REVISION, model.key, bench.material.scores_key, spec.options(), bench.encoding_of(spec), caps)
     return CellName(bench.setup.name, f"{spec}.seed{seed}", key)
@@ -38,7 +34,7 @@ def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
         calibrator = fitted(bench, spec, seed)
         fit_seconds = time.perf_counter() - began
         content: Content = {"kind": "scores", "method": spec.method, "seed": seed, "options": spec.options()}
-        content["training"] = bench.training_of(spec, seed).name
+        content["training"] = bench.training_of(spec).name
         content["sets"] = {}
         inside: Answers | None = None
         for part, rows in bench.material.sets.items():
@@ -53,8 +49,8 @@ def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
             content["sets"][part] = measured
             bench.store.write_arrays(name, part, answers.to_arrays())
             inside = inside or answers
-        if spec.index != IndexOptions():
-            content["search"] = search_costs(bench, spec, seed, calibrator)
+        if spec.index != EXACT:
+            content["coverage"] = coverage(bench, spec, seed, calibrator)
     content["fit_seconds"] = fit_seconds
     content["seconds"] = time.perf_counter() - began
     return bench.store.write(name, content)
@@ -90,26 +86,15 @@ def weights(outputs: Outputs, calibrator: KnnUE) -> dict[str, float]:
     return found
 
 
-def search_costs(bench: Bench, spec: Spec, seed: int, calibrator: LogitScaling) -> dict[str, Any]:
-    """Return how much of the exact search an index finds on each test set, and how its time compares."""
+def coverage(bench: Bench, spec: Spec, seed: int, calibrator: LogitScaling) -> dict[str, float]:
+    """Return the share of the exact neighbors that the index of a method finds, by test set."""
     assert isinstance(calibrator, KnnUE)
     assert isinstance(calibrator.store, Datastore)
-    exact = calibrator.store.reindexed(IndexOptions())
-    found: dict[str, Any] = {"rows": len(exact), "coverage": {}, "milliseconds": {}, "exact_milliseconds": {}}
+    exact = calibrator.store.reindexed(EXACT)
+    found = {}
     for part, rows in bench.material.sets.items():
-        if not rows.labelled:
-            continue
-        queries = np.ascontiguousarray(bench.outputs(spec, seed, part).features[:_TIMED_QUERIES])
-        search = partial(_searched, calibrator.store, queries, spec.n_neighbors)
-        exactly = partial(_searched, exact, queries, spec.n_neighbors)
-        found["coverage"][part] = metrics.neighbor_coverage(exact_ids=exactly()[0], found_ids=search()[0])
-        times = [(search()[1], exactly()[1]) for _ in range(bench.scale.repeats)]
-        found["milliseconds"][part] = [1000 * seconds / len(queries) for seconds, _ in times]
-        found["exact_milliseconds"][part] = [1000 * seconds / len(queries) for _, seconds in times]
+        if rows.labelled:
+            queries = bench.outputs(spec, seed, part).require_features("coverage")[:_QUERIES]
+            ids = [store.search(queries, spec.n_neighbors).ids for store in (exact, calibrator.store)]
+            found[part] = metrics.neighbor_coverage(exact_ids=ids[0], found_ids=ids[1])
     return found
-
-
-def _searched(store: Datastore, queries: Any, n_neighbors: int) -> tuple[Any, float]:
-    began = time.perf_counter()
-    ids = [store.search(queries[start : start + _BATCH], n_neighbors).ids for start in range(0, len(queries), _BATCH)]
-    return np.concatenate(ids), time.perf_counter() - began

@@ -10,6 +10,7 @@ from knn_ue.methods import METHODS, Search
 from knn_ue.training.method import TrainingMethod
 
 PASSES = "mc-dropout"
+EXACT = IndexOptions()
 
 # The names the paper gives to our methods, in its order; the rest are ours.
 PAPER_NAMES: Mapping[str, str] = {
@@ -38,13 +39,13 @@ class Spec:
 
     method: str
     n_neighbors: int = 32
-    index: IndexOptions = IndexOptions()
+    index: IndexOptions = EXACT
 
     def __str__(self) -> str:
         parts = [self.method]
         if self.n_neighbors != 32:
             parts.append(f"k{self.n_neighbors}")
-        if self.index != IndexOptions():
+        if self.index != EXACT:
             parts.append(index_name(self.index))
         return "-".join(parts)
 
