@@ -168,7 +168,7 @@ class _Clock:
     def __init__(self, benches: Mapping[str, Bench], jobs: Sequence[Job]) -> None:
         self._benches = benches
         self._open = dict.fromkeys(jobs)
-        self._seen: dict[tuple[str, str], list[float]] = {}
+        self._seen: dict[tuple[str, str, bool], list[float]] = {}
 
     def skip(self, job: Job) -> None:
         self._open.pop(job, None)

@@ -49,7 +49,7 @@ def judge(
     compared: Mapping[tuple[str, str], Comparisons],
     means: Mapping[tuple[str, str, str], float],
 ) -> list[Verdict]:
-    """Return a verdict for each claim of a table; `compared` is by (setup, part), `means` by (part, method, measure)."""
+    """Return a verdict for each claim of a table; `compared` by (setup, part), `means` by (part, method, measure)."""
     pairs = [_pair(claim, compared) for claim in claims]
     adjusted = holm([_one_sided(claim, pair) for claim, pair in zip(claims, pairs, strict=True)])
     return [_verdict(claim, pair, p, means) for claim, pair, p in zip(claims, pairs, adjusted, strict=True)]
