@@ -29,10 +29,10 @@ def grids_of(filled: FilledTable) -> list[Grid]:
 
 def verdict_grid(verdicts: Sequence[Verdict]) -> Grid:
     """Return the claims of a table with the paper's numbers, ours and what became of them."""
-    heading = ("claim", "set", "measure", "paper", "ours", "gain [95 %]", "p (Holm)", "p (t-test)", "verdict", "why")
+    heading = ("claim", "set", "measure", "paper", "ours", "gain [95 %]", "p (Holm)", "p (t-test)")
     return Grid(
         title="Verdicts",
-        heading=heading,
+        heading=(*heading, "verdict", "why", "by our definition"),
         lines=tuple(
             (
                 one.claim,
@@ -45,10 +45,11 @@ def verdict_grid(verdicts: Sequence[Verdict]) -> Grid:
                 _p(one.t_test),
                 one.word,
                 one.reason or EMPTY,
+                one.by_our_definition or EMPTY,
             )
             for one in verdicts
         ),
-        text_columns=frozenset({0, 1, 2, 8, 9}),
+        text_columns=frozenset({0, 1, 2, 8, 9, 10}),
     )
 
 

@@ -13,7 +13,7 @@ def paper_indexes(n_columns: int) -> Mapping[str, IndexTable]:
 
     PQ has 32 centroids (5 bits) as the paper says; "approximate" distances are the index's own, "recomputed" ones come
     from the vectors. n_probe reaches the IVF behind a PCA: in the published code faiss ignored it there, which is the
-    row "n_probe 1, as published".
+    row "n_probe 1, as published". "refined" is ours: exact distances for what an index finds.
 
     >>> [name for name, _ in paper_indexes(384)["pca"]]
     ['PCA 64', 'PCA 128', 'PCA 256']
@@ -34,6 +34,15 @@ def paper_indexes(n_columns: int) -> Mapping[str, IndexTable]:
         "recomputed": [
             ("approximate distances", _approximate("PCA128,IVF100,PQ32x5", n_probe=32)),
             ("recomputed distances", IndexOptions(factory="PCA128,IVF100,PQ32x5", n_probe=32)),
+        ],
+        "refined": [
+            ("PQ 32", IndexOptions(factory="PQ32x5")),
+            ("PQ 32 + IVF, n_probe 32", IndexOptions(factory="IVF100,PQ32x5", n_probe=32)),
+            ("PQ 32 + IVF + PCA 128, n_probe 32", IndexOptions(factory="PCA128,IVF100,PQ32x5", n_probe=32)),
+            (
+                "PCA 128 + IVF 512 + PQ 64x4fs, refine 8",
+                IndexOptions(factory="PCA128,IVF512,PQ64x4fs", n_probe=32, refine_factor=8),
+            ),
         ],
     }
     if 32 not in parts or 128 not in widths:

@@ -163,7 +163,8 @@ MEASURES: Mapping[str, Measure] = {
     "human": Measure(
         title="distance to human labels",
         function=_human,
-        definition="mean total variation distance between the probabilities and the shares of human votes",
+        definition="mean total variation distance between the probabilities and the shares of human votes, "
+        "of the classes the model knows",
     ),
 }
 

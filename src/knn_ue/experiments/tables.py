@@ -105,7 +105,8 @@ class Filler:
             )
             compared[block.setup, block.part] = found
             filled = self._block(table, block, found)
-            if any(number.mean is not None for row in filled.rows.values() for number in row.values()):
+            # A set without its first measure (human votes, say) has nothing to tell in this table.
+            if any(row[block.measures[0]].mean is not None for row in filled.rows.values()):
                 blocks.append(filled)
         verdicts = judge(claims_of(table), compared, self._means) + self._coverage_verdicts(table)
         cells = {
