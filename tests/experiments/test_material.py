@@ -41,9 +41,7 @@ def test_a_set_of_unknown_labels_only_is_there_to_be_told_apart(tmp_path):
 
 
 def test_entities_of_unknown_types_become_o_and_types_a_set_never_uses_are_ignored():
-    rows, unused = fit_labels(
-        [TaggedRow(("a", "b", "c"), ("B-LOC", "B-GPE", "I-GPE"))], frozenset({"LOC", "PER"})
-    )
+    rows, unused = fit_labels([TaggedRow(("a", "b", "c"), ("B-LOC", "B-GPE", "I-GPE"))], frozenset({"LOC", "PER"}))
 
     assert rows[0].tags == ("B-LOC", "O", "O")
     assert unused == {"PER"}

@@ -114,9 +114,7 @@ def test_the_interval_lies_around_the_measured_difference_and_covers_what_normal
 
 def test_comparing_the_other_way_round_changes_only_the_sign():
     rng = np.random.default_rng(3)
-    replicates = Replicates(
-        methods=("a", "b"), measured=rng.normal(size=(2, 3)), drawn=rng.normal(size=(2, 3, 500))
-    )
+    replicates = Replicates(methods=("a", "b"), measured=rng.normal(size=(2, 3)), drawn=rng.normal(size=(2, 3, 500)))
 
     forth, back = replicates.compare("a", "b"), replicates.compare("b", "a")
 
