@@ -24,6 +24,18 @@ def test_a_cell_is_read_as_it_was_written(store):
     assert (store.cells / "sentiment" / "knn-ue.seed0.abc123.json").is_file()
 
 
+def test_what_follows_from_cells_replaces_what_followed_from_others(store):
+    old = CellName("sentiment", "compared-x", "1")
+    kept = CellName("sentiment", "compared-x-y", "1")
+    store.write(old, {})
+    store.write(kept, {})
+
+    store.write(CellName("sentiment", "compared-x", "2"), {}, only=True)
+
+    assert store.read(old) is None
+    assert store.read(kept) is not None
+
+
 def test_a_cell_of_another_key_is_another_cell(store):
     store.write(NAME, {"x": 1})
 

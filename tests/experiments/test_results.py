@@ -27,6 +27,9 @@ class Balanced(HTMLParser):
         if tag not in ("meta", "path", "use", "br", "link"):
             self.open.append(tag)
 
+    def handle_startendtag(self, tag, attrs):
+        """Closed at once."""
+
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from knn_ue.cli.display import print_table, say
-from knn_ue.cli.options import Device
 from knn_ue.cli.places import check_writable
 from knn_ue.errors import InvalidInputError
 
@@ -44,10 +43,16 @@ def reproduce(
     cells: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the small JSON files of cells are; OUT/cells.")
     ] = None,
-    device: Device = "cpu",
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="D", help="cpu, cuda, ...; cpu, or at the paper's scale a GPU if there is one."),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured before.")] = False,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Measure nothing: write the results of what is there.")
+    ] = False,
+    times: Annotated[
+        bool, typer.Option("--times", help="Measure only times, all of them anew: for when the machine is idle.")
     ] = False,
     recheck: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Measure N cells again from nothing and compare.")
@@ -72,7 +77,7 @@ def reproduce(
         encoder=encoder,
         n_seeds=seeds,
         cells=cells,
-        device=device,
+        device=device or ("auto" if scale == "paper" else "cpu"),
     )
     workshop = Workshop(request, say)
     if LIST in what:
@@ -83,7 +88,10 @@ def reproduce(
     if recheck is not None:
         _recheck(workshop.recheck(what, recheck))
         return
-    outcome = workshop.read(what) if report_only else workshop.run(what, fresh=fresh)
+    if times:
+        outcome = workshop.run_times(what)
+    else:
+        outcome = workshop.read(what) if report_only else workshop.run(what, fresh=fresh)
     command = shlex.join(["knn-ue", *sys.argv[1:]])
     results = workshop.results(what, outcome, command)
     files = write_results(results, out)

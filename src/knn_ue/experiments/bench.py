@@ -144,7 +144,7 @@ class Bench:
     def encoding_of(self, spec: Spec, *, shared: bool = True) -> dict[str, Any]:
         """Return what is taken of the model; all layers of a plain one where its methods share a pass."""
         needed = dict(METHODS[spec.method].encoding)
-        if shared and spec.training is TrainingMethod and spec.method != PASSES:
+        if shared and self.scale.shared_layers and spec.training is TrainingMethod and spec.method != PASSES:
             needed["all_layers"] = True
         return needed
 

@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ class CellStore:
             return None
         return content if isinstance(content, dict) and content.get("key") == name.key else None
 
-    def write(self, name: CellName, content: Content) -> Content:
-        """Write the cell in one step, and return it as it will be read."""
+    def write(self, name: CellName, content: Content, *, only: bool = False) -> Content:
+        """Write the cell in one step, and return it as it will be read; `only` removes those of the same `what`."""
         path = self.cells / name.file
         path.parent.mkdir(parents=True, exist_ok=True)
         rounded: Content = _rounded({"key": name.key, **content})
@@ -75,6 +76,9 @@ class CellStore:
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
+        for other in path.parent.glob(f"{escape(name.what)}.*.json") if only else ():
+            if other != path:
+                other.unlink(missing_ok=True)
         return rounded
 
     def write_arrays(self, name: CellName, part: str, arrays: Arrays) -> None:

@@ -77,9 +77,8 @@ def _kept(
             return {measure: {} for measure in functions}
         sizes = _sizes(bench, block, samples, only)
         replicates = bootstrap(samples, functions, n_groups=sizes, n_bootstrap=n_bootstrap)
-        content = bench.store.write(
-            name, {"kind": "comparison", "seeds": list(seeds), "pairs": _pairs(replicates, only)}
-        )
+        content = {"kind": "comparison", "seeds": list(seeds), "pairs": _pairs(replicates, only)}
+        content = bench.store.write(name, content, only=True)
     return {
         measure: {(first, second): _comparison(numbers) for first, second, numbers in pairs}
         for measure, pairs in content["pairs"].items()

@@ -25,9 +25,10 @@ class Scale:
     `encoders` and `options` are by setup. Sets are cut to `train_rows`, `validation_rows` and `test_rows` (None: all),
     drawn with a fixed seed; mc-dropout, which costs a pass for each of its draws, sees the first `passes_rows` of each
     set. `epsilons` are those label smoothing chooses from. With `shared_validation` the same validation rows stop the
-    training and fit the method, as in the paper; otherwise each has one half. `threads` is how many torch uses, so
-    that sums are added in the same order on every machine; None leaves it alone. `timed_rows` are timed
-    `repeats` times.
+    training and fit the method, as in the paper; otherwise each has one half. With `shared_layers` one pass over the
+    rows serves dac, which reads every layer, and all other methods; large sets have no room for that. `threads` is how
+    many torch uses, so that sums are added in the same order on every machine; None leaves it alone. `timed_rows` are
+    timed `repeats` times.
     """
 
     name: ScaleName
@@ -42,6 +43,7 @@ class Scale:
     repeats: int = 5
     epsilons: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.3)
     shared_validation: bool = False
+    shared_layers: bool = True
     threads: int | None = None
 
 
@@ -77,6 +79,7 @@ PAPER = Scale(
     },
     options=dict.fromkeys(TASKS, TrainingOptions()),
     shared_validation=True,
+    shared_layers=False,
 )
 
 SCALES: Mapping[ScaleName, Scale] = {"small": SMALL, "paper": PAPER}

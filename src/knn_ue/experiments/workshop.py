@@ -22,6 +22,7 @@ from knn_ue.experiments.setups import Choice, Setup, folder_setups, paper_setups
 from knn_ue.experiments.specs import Spec
 from knn_ue.experiments.statistics import N_BOOTSTRAP
 from knn_ue.experiments.tables import Filler
+from knn_ue.experiments.timing import TimingSpec
 from knn_ue.training.label_smoothing import LabelSmoothing
 
 Say = Callable[[str], None]
@@ -98,6 +99,12 @@ class Workshop:
         """Measure what was not measured before."""
         self.request.out.mkdir(parents=True, exist_ok=True)
         return run_jobs(self.benches, self.jobs(self.tables(names)), self.say, fresh=fresh)
+
+    def run_times(self, names: Sequence[str]) -> Outcome:
+        """Measure the times of the tables, also those measured before, and return all that is measured."""
+        jobs = [job for job in self.jobs(self.tables(names)) if isinstance(job.what, TimingSpec)]
+        timed = run_jobs(self.benches, jobs, self.say, fresh=True)
+        return replace(self.read(names), failed=timed.failed)
 
     def read(self, names: Sequence[str]) -> Outcome:
         """Return what was measured before."""
