@@ -68,7 +68,6 @@ def test_a_sentence_without_entities_has_no_row_but_keeps_its_number():
     found = softmax_answers(outputs, set_rows(2))
 
     assert found.group.tolist() == [1]
-    assert found.n_groups == 2
 
 
 def test_the_distance_to_people_is_half_the_sum_of_differences_over_classes_the_model_knows():

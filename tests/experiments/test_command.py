@@ -111,3 +111,11 @@ def test_a_run_killed_at_random_moments_and_resumed_has_the_same_cells(data, enc
     assert set(found) == set(expected)
     for name, content in expected.items():
         assert largest_difference(content, found[name]) == 0.0, name
+
+
+def test_where_the_hub_cannot_be_reached_every_cell_says_so_and_the_results_are_written_all_the_same(tmp_path):
+    shown = invoke("weights", "--scale", "paper", "--seeds", 1, "--out", tmp_path, "--encoder", tmp_path)
+
+    assert shown.exit_code == 1
+    assert "FAILED: hub:stanfordnlp/imdb:train cannot be loaded" in shown.output
+    assert "cannot be tested here" in (tmp_path / "results.md").read_text()

@@ -36,11 +36,6 @@ class Answers:
     labels: IntArray | None = None
     human: FloatArray | None = None
 
-    @property
-    def n_groups(self) -> int:
-        """Number of texts or sentences up to the last one that has an answer."""
-        return int(self.group[-1]) + 1 if len(self.group) else 0
-
     def take(self, rows: npt.NDArray[Any]) -> "Answers":
         """Return the answers at `rows`."""
         return Answers(**{name: values[rows] for name, values in self.to_arrays().items()})

@@ -45,9 +45,6 @@ class CellName:
         """The file of the cell, relative to the folder of cells."""
         return Path(self.setup) / f"{self.what}.{self.key}.json"
 
-    def __str__(self) -> str:
-        return f"{self.setup} {self.what}"
-
 
 class CellStore:
     """Cells on disk: `cells` holds the small JSON files, `work` all that is large and can be made again."""

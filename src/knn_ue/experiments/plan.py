@@ -9,7 +9,7 @@ from knn_ue.experiments.measures import OURS
 from knn_ue.experiments.published import PUBLISHED, PublishedTable
 from knn_ue.experiments.run import Job
 from knn_ue.experiments.setups import ScoredSet, Setup
-from knn_ue.experiments.specs import EXACT, Spec, methods_of
+from knn_ue.experiments.specs import Spec, methods_of
 from knn_ue.experiments.timing import TimingSpec
 
 Kind = Literal["scores", "time", "toy"]
@@ -223,8 +223,3 @@ def _labelled(setups: Mapping[str, Setup], name: str) -> list[ScoredSet]:
 def _with_ours(measures: tuple[str, ...]) -> tuple[str, ...]:
     """Return the measures, each published one followed by ours."""
     return tuple(name for measure in measures for name in (measure, OURS.get(measure)) if name is not None)
-
-
-def exact_of(spec: Spec) -> Spec:
-    """Return the same method with the exact search."""
-    return Spec(method=spec.method, n_neighbors=spec.n_neighbors, index=EXACT)

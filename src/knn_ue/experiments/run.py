@@ -98,8 +98,8 @@ class _NotMeasuredError(Exception):
 
 def _known_name(bench: Bench, job: Job) -> CellName:
     """Return the job's cell name unless that would train models: epsilon is not known before."""
-    needs_epsilon = isinstance(job.what, TimingSpec) or job.what.training is LabelSmoothing
-    if needs_epsilon:
+    specs = job.what.specs if isinstance(job.what, TimingSpec) else (job.what,)
+    if any(spec.training is LabelSmoothing for spec in specs):
         for epsilon in bench.scale.epsilons:
             if bench.store.read(bench.model_name(LabelSmoothing(epsilon=epsilon), 0)) is None:
                 raise _NotMeasuredError

@@ -9,6 +9,7 @@ from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import claims_of, time_claims_of
 from knn_ue.experiments.comparisons import Comparisons, common_seeds, compare_block, found_jobs, pair_of
+from knn_ue.experiments.material import SetRows
 from knn_ue.experiments.measures import DETECTION, measure_of
 from knn_ue.experiments.plan import Block, Table
 from knn_ue.experiments.published import Published
@@ -90,7 +91,7 @@ class Filler:
     benches: Mapping[str, Bench]
     outcome: Outcome
     n_bootstrap: int = N_BOOTSTRAP
-    _means: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    _means: dict[tuple[str, str, str, str], float] = field(default_factory=dict)
 
     def fill(self, table: Table) -> FilledTable:
         """Return the table with all numbers that were measured."""
@@ -100,6 +101,8 @@ class Filler:
         compared: dict[tuple[str, str], Comparisons] = {}
         blocks = []
         for block in table.blocks:
+            if not self._is_measured(table, block):
+                continue
             found = compare_block(
                 self.benches[block.setup], table.name, block, table.specs[block.setup], self.outcome, self.n_bootstrap
             )
@@ -153,7 +156,7 @@ class Filler:
             return Number(published=printed)
         unit = measure_of(name).unit
         mean, std = mean_and_std(values)
-        self._means[block.part, str(spec), name] = mean
+        self._means[block.setup, block.part, str(spec), name] = mean
         spread = None if std is None else unit * std
         return Number(published=printed, mean=unit * mean, std=spread, n_seeds=len(values), best=best)
 
@@ -204,13 +207,24 @@ class Filler:
             notes.append(
                 f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
             )
-        for setup in setups:
-            for part, rows in self.benches[setup].material.sets.items():
-                if rows.ignored and any(block.part == part for block in table.blocks):
-                    notes.append(
-                        f"{part} does not annotate {', '.join(sorted(rows.ignored))}: such answers count as O."
-                    )
-        return tuple(notes)
+        for block in table.blocks:
+            if self._is_measured(table, block):
+                notes += _set_notes(self.benches[block.setup].material.sets[block.part])
+        return tuple(dict.fromkeys(notes))
+
+    def _is_measured(self, table: Table, block: Block) -> bool:
+        """Say whether some cell of the block is there: otherwise its data may not be at hand either."""
+        return any(found_jobs(self.outcome, block.setup, spec) for spec in table.specs[block.setup])
+
+
+def _set_notes(rows: SetRows) -> list[str]:
+    notes = []
+    if rows.ignored:
+        notes.append(f"{rows.name} does not annotate {', '.join(sorted(rows.ignored))}: such answers count as O.")
+    if rows.n_dropped:
+        share = f"{rows.n_dropped:,} of {rows.n_rows_read:,}"
+        notes.append(f"{rows.name}: {share} texts have labels the model does not know and are left out.")
+    return notes
 
 
 def stored_number(content: Content, part: str, name: str) -> float | None:

@@ -18,6 +18,8 @@ from knn_ue.experiments.comparisons import Comparisons, pair_of
 from knn_ue.experiments.measures import measure_of
 from knn_ue.experiments.statistics import Comparison, holm
 
+# By setup, test set, method and measure.
+Means = Mapping[tuple[str, str, str, str], float]
 Word = Literal["holds", "does not hold", "cannot be tested here"]
 
 ALPHA = 0.05
@@ -49,9 +51,9 @@ class Verdict:
 def judge(
     claims: Sequence[Claim],
     compared: Mapping[tuple[str, str], Comparisons],
-    means: Mapping[tuple[str, str, str], float],
+    means: Means,
 ) -> list[Verdict]:
-    """Return a verdict for each claim of a table; `compared` by (setup, part), `means` by (part, method, measure)."""
+    """Return a verdict for each claim of a table; `compared` is by (setup, part)."""
     verdicts = _judge(claims, compared, means)
     again = _judge([replace(claim, measure=ours_of(claim.measure)) for claim in claims], compared, means)
     return [
@@ -94,7 +96,7 @@ def differences(bench: Bench) -> str:
 def _judge(
     claims: Sequence[Claim],
     compared: Mapping[tuple[str, str], Comparisons],
-    means: Mapping[tuple[str, str, str], float],
+    means: Means,
 ) -> list[Verdict]:
     pairs = [_pair(claim, compared) for claim in claims]
     adjusted = holm([_looked_at(claim, pair) for claim, pair in zip(claims, pairs, strict=True)])
@@ -121,9 +123,12 @@ def _looked_at(claim: Claim, found: Comparison | None) -> float:
     return found.p
 
 
-def _verdict(claim: Claim, found: Comparison | None, p: float, means: Mapping[tuple[str, str, str], float]) -> Verdict:
+def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> Verdict:
     measure = measure_of(claim.measure)
-    numbers = [means.get((claim.block.part, str(spec), claim.measure)) for spec in (claim.first, claim.second)]
+    numbers = [
+        means.get((claim.block.setup, claim.block.part, str(spec), claim.measure))
+        for spec in (claim.first, claim.second)
+    ]
     ours = " / ".join("–" if x is None else f"{measure.unit * x:.2f}" for x in numbers)
     paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
     if found is None:

@@ -211,11 +211,6 @@ class Workshop:
         return list(seconds.values()), sum(seconds.get(name, 0.0) for name in tried)
 
 
-def with_scale(workshop: Workshop, **changes: object) -> Workshop:
-    """Return the same workshop at a changed scale, for data and models of another size."""
-    return Workshop(workshop.request, workshop.say, replace(workshop.scale, **changes))  # type: ignore[arg-type]
-
-
 def write_results(results: Results, out: Path) -> list[Path]:
     """Write results.md, .tex, .csv and .html, and verdicts.csv; return the files."""
     out.mkdir(parents=True, exist_ok=True)
