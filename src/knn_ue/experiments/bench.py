@@ -31,7 +31,10 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """One setup at one scale, its rows, its encoder (a folder or a hub name) and where results are kept."""
+    """One setup at one scale, its rows, its encoder (a folder or a hub name) and where results are kept.
+
+    `encoder_name` is what people call the encoder.
+    """
 
     setup: Setup
     scale: Scale
@@ -39,6 +42,7 @@ class Bench:
     encoder: str | Path
     report: Report = lambda _line: None
     device: str = "auto"
+    encoder_name: str = ""
 
     @cached_property
     def material(self) -> Material:

@@ -15,7 +15,7 @@ from knn_ue.experiments.plan import Block, Table
 from knn_ue.experiments.published import Published
 from knn_ue.experiments.run import Job, Outcome
 from knn_ue.experiments.specs import PASSES, Spec
-from knn_ue.experiments.statistics import N_BOOTSTRAP, holm, mean_and_std
+from knn_ue.experiments.statistics import N_BOOTSTRAP, Comparison, holm, mean_and_std
 from knn_ue.experiments.toy_cases import toy_numbers
 from knn_ue.experiments.verdicts import ALPHA, Verdict, differences, judge, judge_coverage, judge_times
 
@@ -161,7 +161,7 @@ class Filler:
         return Number(published=printed, mean=unit * mean, std=spread, n_seeds=len(values), best=best)
 
     def _best(
-        self, block: Block, specs: Sequence[Spec], name: str, pairs: Mapping[tuple[str, str], object]
+        self, block: Block, specs: Sequence[Spec], name: str, pairs: Mapping[tuple[str, str], Comparison]
     ) -> Spec | None:
         """Return the method that is better than every other one, after correction for having looked at all."""
         if not pairs:
@@ -176,7 +176,7 @@ class Filler:
         if len(means) < 2:
             return None
         first = max(means, key=lambda spec: means[spec])
-        found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]  # type: ignore[arg-type]
+        found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]
         if any(one is None or math.isnan(one.p) or sign * one.difference <= 0 for one in found):
             return None
         return first if max(holm([one.p for one in found if one is not None])) < ALPHA else None

@@ -8,6 +8,7 @@ stays below a stated margin. All else does not hold, and the reason says whether
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Literal
 
@@ -16,6 +17,7 @@ from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import Claim, TimeClaim, ours_of
 from knn_ue.experiments.comparisons import Comparisons, pair_of
 from knn_ue.experiments.measures import measure_of
+from knn_ue.experiments.scales import PAPER
 from knn_ue.experiments.statistics import Comparison, holm
 
 # By setup, test set, method and measure.
@@ -89,7 +91,9 @@ def judge_coverage(place: str, method: str, shares: Sequence[float]) -> Verdict:
 
 def differences(bench: Bench) -> str:
     """Return how encoder and data of a setup differ from the paper's, nothing where they do not."""
-    encoder = "" if bench.scale.name == "paper" else "MiniLM (22 million weights) for DeBERTaV3 / mDeBERTaV3"
+    published = PAPER.encoders[bench.setup.name]
+    used = Path(bench.encoder_name).name or "another encoder"
+    encoder = "" if bench.encoder_name == published else f"{used} for {published.partition('/')[2]}"
     return "; ".join(part for part in (encoder, bench.setup.differs) if part)
 
 

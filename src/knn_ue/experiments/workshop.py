@@ -3,6 +3,7 @@
 import os
 import platform
 import random
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -165,23 +166,17 @@ class Workshop:
         chosen = [job for job in found if isinstance(job.what, Spec) and job.what.training is not LabelSmoothing]
         random.Random(n_cells).shuffle(chosen)
         folder = self.request.out / "recheck"
+        shutil.rmtree(folder, ignore_errors=True)  # models of an earlier check would be no check
         again = run_jobs(self._benches(CellStore(folder / "cells", folder / "work")), chosen[:n_cells], self.say)
         differences = {str(job): largest_difference(found[job], content) for job, content in again.found.items()}
         return differences | {str(job): float("inf") for job in again.failed}
 
     def _benches(self, store: CellStore) -> dict[str, Bench]:
-        return {
-            setup.name: Bench(setup, self.scale, store, self._encoder(setup.name), self.say, self.request.device)
-            for setup in self.setups
-        }
+        return {setup.name: self._bench(setup, store) for setup in self.setups}
 
-    def _encoder(self, setup: str) -> str | Path:
-        name = self.request.encoder or self.scale.encoders[setup]
-        if name != MINILM or Path(name).exists():
-            return name
-        from knn_ue.demo.minilm import model_folder
-
-        return model_folder()
+    def _bench(self, setup: Setup, store: CellStore) -> Bench:
+        name = self.request.encoder or self.scale.encoders[setup.name]
+        return Bench(setup, self.scale, store, _found(name), self.say, self.request.device, name)
 
     def _training_fact(self, bench: Bench) -> str:
         options = self.scale.options[bench.setup.name]
@@ -243,6 +238,15 @@ def largest_difference(first: object, second: object) -> float:
         difference = abs(first - second) / max(abs(first), abs(second), _SAME)
         return difference if difference > _SAME else 0.0
     return 0.0 if first == second else float("inf")
+
+
+def _found(encoder: str) -> str | Path:
+    """Return the folder of the small encoder, any other name as it is."""
+    if encoder != MINILM or Path(encoder).exists():
+        return encoder
+    from knn_ue.demo.minilm import model_folder
+
+    return model_folder()
 
 
 def _version(name: str) -> str | None:
