@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from experiment_data import write_data
 from knn_ue.cli import app
 from knn_ue.experiments.workshop import largest_difference
 
@@ -73,27 +74,28 @@ def test_bad_requests_get_one_sentence(arguments, sentence, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_papers_scale_runs_end_to_end_on_a_tiny_model_and_tiny_files(data, tiny_model, tmp_path):
+def test_the_papers_scale_runs_end_to_end_on_a_tiny_model_and_tiny_files(tiny_model, tmp_path):
+    data = write_data(tmp_path / "data", tasks=("nli",))
     deberta = tiny_model("deberta-v2", "text-classification")
 
     process = started(
-        *("sentiment", "weights", "ner", "brier", "time-k"),
+        *("nli", "brier", "time-k"),
         *("--scale", "paper", "--seeds", 1, "--data", data, "--encoder", deberta, "--out", tmp_path),
     )
     output, _ = process.communicate(timeout=900)
 
-    # K = 128 is more than the 96 stored texts: that one cell of times fails, and all else is there.
-    assert "5 tables" in output, output
+    assert process.returncode == 0, output
+    assert "3 tables" in output, output
     cells = cells_of(tmp_path / "cells")
     assert {name.split(".seed")[0] for name in cells} >= {"sngp", "posterior", "mdsn", "dac", "knn-ue", "mc-dropout"}
-    assert len([name for name in cells if name.startswith("model-label-smoothing")]) == 10
+    assert len([name for name in cells if name.startswith("model-label-smoothing")]) == 5
     text = (tmp_path / "results.md").read_text()
     assert "batch 32, learning rate 1e-05" in text
 
 
 @pytest.mark.slow
 def test_a_run_killed_at_random_moments_and_resumed_has_the_same_cells(data, encoder, tmp_path):
-    arguments = ("weights", "human", "--seeds", 1, "--data", data, "--encoder", encoder)
+    arguments = ("weights", "--seeds", 2, "--data", data, "--encoder", encoder)
     chance = random.Random(20)
 
     whole = started(*arguments, "--out", tmp_path / "whole")
