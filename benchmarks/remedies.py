@@ -101,7 +101,7 @@ def measure(bench: Bench, seed: int) -> list[dict[str, object]]:
         line: dict[str, object] = {"task": bench.setup.name, "seed": seed, "remedy": name, "validation_nll": loss}
         shown = ""
         for part, outputs in sets.items():
-            answers = answers_of(outputs, fitted, bench.material.sets[part])
+            answers = answers_of(outputs, fitted.predict(outputs), bench.material.sets[part])
             ece, area = (MEASURES[x].unit * MEASURES[x].function(answers) for x in ("ece", "e_aurc"))
             line[part] = {"ece": ece, "e_aurc": area}
             shown += f"{ece:9.2f} /{area:7.1f}"
@@ -109,7 +109,7 @@ def measure(bench: Bench, seed: int) -> list[dict[str, object]]:
         found.append(line)
     check = KnnUE(Datastore.build(train.features, train.labels), n_neighbors=K).fit(fitting)
     part, outputs = next(iter(sets.items()))
-    ours = answers_of(outputs, check, bench.material.sets[part])
+    ours = answers_of(outputs, check.predict(outputs), bench.material.sets[part])
     assert np.isclose(found[0][part]["ece"], 100 * MEASURES["ece"].function(ours))  # type: ignore[index]
     return found
 

@@ -31,7 +31,7 @@ def set_rows(n_rows, **options):
 
 
 def softmax_answers(outputs, rows):
-    return answers_of(outputs, SoftmaxResponse().fit(outputs), rows)
+    return answers_of(outputs, SoftmaxResponse().fit(outputs).predict(outputs), rows)
 
 
 def test_an_entity_is_as_sure_as_the_product_of_its_words_and_missed_ones_have_confidence_zero():

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
-from knn_ue.calibrators import LogitScaling
 from knn_ue.data import PairRow, Row, TextRow
 from knn_ue.experiments.material import SetRows, kind_of
 from knn_ue.types import Outputs, Prediction
@@ -58,9 +57,8 @@ class Answers:
         return cls(**arrays)
 
 
-def answers_of(outputs: Outputs, calibrator: LogitScaling, rows: SetRows) -> Answers:
-    """Return what the calibrated model says of a test set whose outputs these are."""
-    prediction = calibrator.predict(outputs)
+def answers_of(outputs: Outputs, prediction: Prediction, rows: SetRows) -> Answers:
+    """Return what the calibrated model said of a test set whose outputs these are."""
     if not rows.labelled:
         group = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
         confidence, group = _sentence_confidence(prediction.confidence, group)

@@ -4,7 +4,9 @@ import time
 from typing import Any
 
 from knn_ue import metrics
+from knn_ue.arrays import FloatArray, softmax
 from knn_ue.calibrators import KnnUE, LogitScaling
+from knn_ue.calibrators.base import prediction_of
 from knn_ue.datastore import Datastore
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.answers import Answers, answers_of
@@ -39,11 +41,13 @@ def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
         inside: Answers | None = None
         for part, rows in bench.material.sets.items():
             outputs = bench.outputs(spec, seed, part)
-            answers = answers_of(outputs, calibrator, rows)
+            weight = calibrator.weight(outputs)  # once: it may be a search for neighbors
+            prediction = prediction_of(outputs, softmax(outputs.logits, weight))
+            answers = answers_of(outputs, prediction, rows)
             measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
             measured |= scores_of(answers)
             if isinstance(calibrator, KnnUE):
-                measured |= weights(outputs, calibrator)
+                measured |= weights(outputs, weight, prediction.confidence)
             if inside is not None and rows.role in ("out", "outside"):
                 measured |= detection_of(inside, answers)
             content["sets"][part] = measured
@@ -72,11 +76,10 @@ def fitted(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
     return method.make(train, spec.search).fit(fitting)
 
 
-def weights(outputs: Outputs, calibrator: KnnUE) -> dict[str, float]:
+def weights(outputs: Outputs, weight: FloatArray, confidence: FloatArray) -> dict[str, float]:
     """Return the mean weight and confidence of right and of wrong answers (words in tagging)."""
     if outputs.labels is None:
         return {}
-    weight, confidence = calibrator.weight(outputs), calibrator.predict(outputs).confidence
     right = outputs.predicted == outputs.labels
     found = {}
     for word, rows in (("right", right), ("wrong", ~right)):
