@@ -122,6 +122,7 @@ def test_the_page_is_whole_and_has_no_script_and_no_outside_address(results, tmp
     assert set(files) == {"results.md", "results.tex", "results.csv", "verdicts.csv", "results.html"}
 
 
+@pytest.mark.slow
 def test_a_figure_is_drawn_of_the_sweep_over_neighbors(workshop, tmp_path):
     outcome = workshop.run(("top-k-sentiment",))
     failed = {job.what.n_neighbors for job in outcome.failed}
@@ -134,6 +135,7 @@ def test_a_figure_is_drawn_of_the_sweep_over_neighbors(workshop, tmp_path):
     assert "n_neighbors=128 exceeds the 96 stored examples" in page
 
 
+@pytest.mark.slow
 def test_cells_measured_again_from_nothing_are_the_same(workshop):
     assert set(workshop.recheck(("weights",), 2).values()) == {0.0}
 

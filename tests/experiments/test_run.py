@@ -179,6 +179,7 @@ def test_every_method_of_every_task_gets_its_cell(data, encoder, tmp_path, setup
     assert len(outcome.found) == len(wanted)
 
 
+@pytest.mark.slow
 def test_the_epsilon_of_label_smoothing_is_chosen_with_the_first_seed_and_kept(data, encoder, tmp_path):
     lines: list[str] = []
     found = benches(data, encoder, tmp_path, lines=lines)

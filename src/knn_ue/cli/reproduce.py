@@ -81,7 +81,9 @@ def reproduce(
     )
     workshop = Workshop(request, say)
     if LIST in what:
-        _list(workshop.listing(), alone=what == [LIST])
+        if what != [LIST]:
+            raise InvalidInputError("list stands alone: knn-ue reproduce list")
+        _list(workshop.listing())
         return
     check_writable(out)
     tables = workshop.tables(what)
@@ -106,9 +108,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _list(lines: list[tuple[str, str, str, str, str]], *, alone: bool) -> None:
-    if not alone:
-        raise InvalidInputError("list stands alone: knn-ue reproduce list")
+def _list(lines: list[tuple[str, str, str, str, str]]) -> None:
     print_table(["table", "title", "cells", "measured", "time left"], [list(line) for line in lines])
     typer.echo("Cells are shared between tables: all of them take less than the sum.")
 
