@@ -3,7 +3,7 @@
 doubt   log-odds of any entity at the word         more raises the risk
 apart   1 if no predicted entity stands beside it  raises: a doubtful word at an entity's end is that entity's doubt
 
-Neighbors are left out: fitted beside these two, their labels and distances got the weight zero.
+Neighbors are left out: the share of them that are not O got the weight zero on two validation sets.
 """
 
 from dataclasses import dataclass
