@@ -7,11 +7,14 @@ import pytest
 
 import reference
 from knn_ue import metrics
-from knn_ue.calibrators import SoftmaxResponse
+from knn_ue.calibrators import KnnUEEntity, SoftmaxResponse
 from knn_ue.data import TaggedRow, TextRow
+from knn_ue.datastore import Datastore
 from knn_ue.experiments.answers import Answers, answers_of, human_distribution
 from knn_ue.experiments.material import SetRows
 from knn_ue.experiments.measures import DETECTION, MEASURES, detection_of, measure_of, scores_of
+from knn_ue.experiments.score import entity_scores_of
+from knn_ue.toy import tagged_sentences
 from knn_ue.types import Outputs
 
 TAGS = ("O", "B-PER", "I-PER", "B-MISC")
@@ -141,3 +144,14 @@ def test_the_first_texts_are_those_with_the_lowest_numbers():
 def test_every_measure_has_a_direction_and_a_title():
     assert measure_of("weight_right").arrow == "↑"
     assert measure_of("fpr95").arrow == "↓"
+
+
+def test_a_method_that_scores_entities_itself_is_heard():
+    train, validation, test = tagged_sentences(seed=0)
+    ue = KnnUEEntity(Datastore.build(train.features, train.labels), n_neighbors=16).fit(validation)
+    rows = set_rows(len(set(test.groups.tolist())))
+
+    found = answers_of(test, ue.predict(test), rows, entity_scores_of(ue, test)).given()
+
+    assert np.sort(found.confidence) == pytest.approx(np.sort(ue.read(test).scores))
+    assert entity_scores_of(SoftmaxResponse().fit(validation), test) is None

@@ -57,15 +57,21 @@ class Answers:
         return cls(**arrays)
 
 
-def answers_of(outputs: Outputs, prediction: Prediction, rows: SetRows) -> Answers:
-    """Return what the calibrated model said of a test set whose outputs these are."""
+def answers_of(
+    outputs: Outputs, prediction: Prediction, rows: SetRows, entity_factors: FloatArray | None = None
+) -> Answers:
+    """Return what the calibrated model said of a test set whose outputs these are.
+
+    An entity is as sure as the product of its words' confidences, or of their `entity_factors` (n,).
+    """
     if not rows.labelled:
         group = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
         confidence, group = _sentence_confidence(prediction.confidence, group)
         return Answers(confidence=confidence, group=group)
     labels = outputs.require_labels("the experiment")
     if outputs.groups is not None:
-        return _entities(outputs, outputs.groups, labels, prediction, rows.ignored)
+        spoken = prediction.confidence if entity_factors is None else entity_factors
+        return _entities(outputs, outputs.groups, labels, prediction.predicted, spoken, rows.ignored)
     small = outputs.n_classes <= _MAX_CLASSES
     human = human_distribution(rows.rows[: len(outputs)], outputs.class_names or ())
     return Answers(
@@ -97,7 +103,12 @@ def human_distribution(rows: Sequence[Row], class_names: Sequence[str]) -> Float
 
 
 def _entities(
-    outputs: Outputs, groups: IntArray, labels: IntArray, prediction: Prediction, ignored: frozenset[str]
+    outputs: Outputs,
+    groups: IntArray,
+    labels: IntArray,
+    predicted_tags: IntArray,
+    spoken: FloatArray,
+    ignored: frozenset[str],
 ) -> Answers:
     names = np.array(outputs.class_names)
     shown = np.array(["O" if kind_of(name) in ignored else name for name in names])
@@ -105,8 +116,8 @@ def _entities(
         metrics.score_entities(gold=[gold], predicted=[predicted], confidence=[confidence])
         for gold, predicted, confidence in zip(
             metrics.sentences(names[labels], groups),
-            metrics.sentences(shown[prediction.predicted], groups),
-            metrics.sentences(prediction.confidence, groups),
+            metrics.sentences(shown[predicted_tags], groups),
+            metrics.sentences(spoken, groups),
             strict=True,
         )
     ]

@@ -3,9 +3,11 @@
 import time
 from typing import Any
 
+import numpy as np
+
 from knn_ue import metrics
 from knn_ue.arrays import FloatArray, softmax
-from knn_ue.calibrators import KnnUE, LogitScaling
+from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.calibrators.base import prediction_of
 from knn_ue.datastore import Datastore
 from knn_ue.demo.cache import key_of
@@ -43,7 +45,7 @@ def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
             outputs = bench.outputs(spec, seed, part)
             weight = calibrator.weight(outputs)  # once: it may be a search for neighbors
             prediction = prediction_of(outputs, softmax(outputs.logits, weight))
-            answers = answers_of(outputs, prediction, rows)
+            answers = answers_of(outputs, prediction, rows, entity_scores_of(calibrator, outputs))
             measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
             measured |= scores_of(answers)
             if isinstance(calibrator, KnnUE):
@@ -74,6 +76,16 @@ def fitted(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
     fitting = bench.outputs(seen, seed, "fitting")
     train = bench.outputs(spec, seed, "train") if method.reads_training else fitting
     return method.make(train, spec.search).fit(fitting)
+
+
+def entity_scores_of(calibrator: LogitScaling, outputs: Outputs) -> FloatArray | None:
+    """Return factors (n,) of the words whose product over an entity is its score, where the method has its own."""
+    if not (isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities):
+        return None
+    reading = calibrator.read(outputs)
+    factors = np.ones(len(outputs))
+    factors[reading.spans.first] = reading.scores
+    return factors
 
 
 def weights(outputs: Outputs, weight: FloatArray, confidence: FloatArray) -> dict[str, float]:

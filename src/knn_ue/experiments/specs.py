@@ -79,4 +79,4 @@ def index_name(index: IndexOptions) -> str:
 def methods_of(task: Task) -> list[str]:
     """Return the methods that can do the task, in the paper's order, ours last."""
     ordered = [*PAPER_NAMES, *(name for name in METHODS if name not in PAPER_NAMES)]
-    return [name for name in ordered if task in METHODS[name].training.tasks]
+    return [name for name in ordered if task in METHODS[name].tasks]
