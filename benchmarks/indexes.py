@@ -26,6 +26,7 @@ from knn_ue import metrics
 from knn_ue.calibrators import KnnUE
 from knn_ue.data import read_rows
 from knn_ue.datastore import Datastore, IndexOptions
+from knn_ue.experiments.indexes import paper_indexes
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
 from knn_ue.tuning import tune_index
@@ -35,37 +36,32 @@ from timing import median_ms
 REPEATS = 5
 QUERIES = 512
 TOP_K = (8, 16, 32, 64, 128)
+TITLES = {
+    "pq": "PQ sub-vectors (32 centroids)",
+    "ivf-flat": "IVF n_probe (100 lists)",
+    "pca": "PCA dimensions",
+    "combined": "combined",
+    "refined": "recomputed distances",
+}
+ROTATED = {
+    "combined": [
+        (
+            "the same with a rotation, n_probe 32",
+            IndexOptions(factory="PCAR128,IVF100,PQ32x5", n_probe=32, recompute=False),
+        )
+    ],
+    "refined": [
+        ("the same with a rotation", IndexOptions(factory="PCAR128,IVF512,PQ64x4fs", n_probe=32, refine_factor=8))
+    ],
+}
 
 
 def tables(n_columns: int) -> dict[str, list[tuple[str, IndexOptions]]]:
-    """Return the paper's tables: a name for each row, and the index."""
-
-    def index(factory: str, **options: Any) -> IndexOptions:
-        return IndexOptions(factory=factory, **options)
-
-    widths = [width for width in (64, 128, 256) if width < n_columns]
+    """Return the paper's tables, a name for each row and the index, and what a rotation after the PCA changes."""
     return {
-        "PQ sub-vectors (32 centroids)": [
-            (f"PQ {n}", index(f"PQ{n}x5", recompute=False)) for n in (16, 32, 64) if n_columns % n == 0
-        ],
-        "IVF n_probe (100 lists)": [
-            (f"IVF, n_probe {n}", index("IVF100,Flat", n_probe=n, recompute=False)) for n in (1, 8, 16, 32, 64)
-        ],
-        "PCA dimensions": [(f"PCA {n}", index(f"PCA{n},Flat", recompute=False)) for n in widths],
-        "combined": [
-            ("PQ 32", index("PQ32x5", recompute=False)),
-            ("PQ 32 + IVF, n_probe 32", index("IVF100,PQ32x5", n_probe=32, recompute=False)),
-            ("PQ 32 + IVF + PCA 128, n_probe 32", index("PCA128,IVF100,PQ32x5", n_probe=32, recompute=False)),
-            ("the same with n_probe 1, as published", index("PCA128,IVF100,PQ32x5", n_probe=1, recompute=False)),
-            ("the same with a rotation, n_probe 32", index("PCAR128,IVF100,PQ32x5", n_probe=32, recompute=False)),
-        ],
-        "recomputed distances": [
-            ("PQ 32", index("PQ32x5")),
-            ("PQ 32 + IVF, n_probe 32", index("IVF100,PQ32x5", n_probe=32)),
-            ("PQ 32 + IVF + PCA 128, n_probe 32", index("PCA128,IVF100,PQ32x5", n_probe=32)),
-            ("PCA 128 + IVF 512 + PQ 64x4fs, refine 8", index("PCA128,IVF512,PQ64x4fs", n_probe=16, refine_factor=8)),
-            ("the same with a rotation", index("PCAR128,IVF512,PQ64x4fs", n_probe=16, refine_factor=8)),
-        ],
+        TITLES[name]: [*rows, *(ROTATED.get(name, ()) if n_columns > 128 else ())]
+        for name, rows in paper_indexes(n_columns).items()
+        if name in TITLES
     }
 
 

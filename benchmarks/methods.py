@@ -57,7 +57,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     arguments.work.mkdir(parents=True, exist_ok=True)
-    names = [name for name in arguments.methods if TASKS[arguments.task] in METHODS[name].training.tasks]
+    names = [name for name in arguments.methods if TASKS[arguments.task] in METHODS[name].tasks]
     cells = [cell(name, seed, arguments) for seed in range(arguments.seeds) for name in names]
     show(cells, names)
     if arguments.json:

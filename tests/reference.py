@@ -179,3 +179,35 @@ def brute_force(features, queries, k):
         all_ids.append([row for _, row in nearest])
         all_distances.append([distance for distance, _ in nearest])
     return all_ids, all_distances
+
+
+# entities
+
+
+def entity_evidence(logits, class_names, sentences, entities, nearest, labels, usual_distance, usual_beside):
+    """The six ingredients of each entity (sentence, type, first, last), from the definitions, word by word."""
+
+    def odds(row, wanted):
+        yes = math.fsum(math.exp(value) for value, name in zip(row, class_names, strict=True) if wanted(name))
+        no = math.fsum(math.exp(value) for value, name in zip(row, class_names, strict=True) if not wanted(name))
+        return max(-12.0, min(12.0, math.log(yes) - math.log(no))) if yes and no else (12.0 if yes else -12.0)
+
+    found = []
+    for sentence, kind, first, last in entities:
+        start, end = sentences[sentence]
+        words = range(first, last + 1)
+        own = min(odds(logits[word], lambda name, kind=kind: name[2:] == kind) for word in words)
+        link = own
+        if first > start:
+            link = min(link, odds(logits[first], lambda name: name.startswith("B")))
+        if last < end:
+            link = min(link, odds(logits[last + 1], lambda name: not name.startswith("I")))
+        sides = [word for word in (first - 1, last + 1) if start <= word <= end]
+        beside = min((odds(logits[word], lambda name: name == "O") for word in sides), default=usual_beside)
+        distance = max(max(-1.0, min(3.0, math.log(nearest[word] / usual_distance))) for word in words)
+        agreement = min(sum(class_names[x][2:] == kind for x in labels[word]) / len(labels[word]) for word in words)
+        found.append([own, link, beside, distance, agreement])
+    for number, (sentence, *_) in enumerate(entities):
+        together = [values[1] for values, other in zip(found, entities, strict=True) if other[0] == sentence]
+        found[number] = [*found[number][:5], math.fsum(together) / len(together)]
+    return found

@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
 
 GROUND = {"types", "errors", "arrays", "storage", "tensorfile", "hub_access"}
 MATHS = {"weighting", "metrics", "datastore", "toy", "data"}
+ENTITIES = {"entities"}
 FLOWS = {"flows"}
 HEADS = {"heads"}
 METHODS = {"calibrators"}
@@ -19,16 +20,17 @@ JOINS = {"methods", "report", "plots", "demo", "pipeline", "tuning", "selective"
 SERVING = {"serving"}
 CLI = {"cli"}
 
-BELOW_EDGES = GROUND | MATHS | FLOWS | HEADS | METHODS | MODELS | JOINS
+BELOW_EDGES = GROUND | MATHS | ENTITIES | FLOWS | HEADS | METHODS | MODELS | JOINS
 LIGHT = {"numpy", "safetensors"}
 
 # stages: (what they may import of ours, what they may load of others when imported)
 RULES = [
     (GROUND, GROUND, LIGHT),
     (MATHS, GROUND, LIGHT),
+    (ENTITIES, GROUND | {"metrics", "weighting"}, LIGHT),
     (FLOWS, GROUND, LIGHT | {"torch"}),
     (HEADS, GROUND | FLOWS, LIGHT | {"torch"}),
-    (METHODS, GROUND | {"weighting", "datastore"} | FLOWS, LIGHT),
+    (METHODS, GROUND | {"weighting", "datastore"} | ENTITIES | FLOWS, LIGHT),
     (MODELS, GROUND | {"encoding"} | HEADS, LIGHT | {"torch", "transformers"}),
     (JOINS, BELOW_EDGES, LIGHT),
     (SERVING, BELOW_EDGES, LIGHT | {"fastapi", "starlette", "pydantic", "uvicorn", "prometheus_client"}),

@@ -10,12 +10,14 @@ from knn_ue.calibrators import (
     DensityAwareCalibration,
     DensitySoftmax,
     KnnUE,
+    KnnUEEntity,
     LogitScaling,
     MahalanobisScaling,
     SoftmaxResponse,
     TemperatureScaling,
 )
 from knn_ue.datastore import Datastore, IndexOptions
+from knn_ue.encoding.inputs import Task
 from knn_ue.errors import StorageError
 from knn_ue.storage import kind_of
 from knn_ue.training.evidential import Evidential
@@ -40,7 +42,7 @@ class Method:
     """One row of the registry: how the model is trained, how it is encoded, which calibrator reads the outputs.
 
     `encoding` are the `EncodingOptions` the method cannot do without; `reads_training` says whether its calibrator
-    looks at the training outputs. The tasks are those of the training.
+    looks at the training outputs. The tasks are those of the training, or the fewer `only_tasks`.
     """
 
     calibrator: type[LogitScaling]
@@ -49,6 +51,12 @@ class Method:
     training: type[TrainingMethod] = TrainingMethod
     encoding: Mapping[str, Any] = field(default_factory=dict)
     reads_training: bool = True
+    only_tasks: tuple[Task, ...] | None = None
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What the method is for."""
+        return self.training.tasks if self.only_tasks is None else self.only_tasks
 
 
 def _softmax_of(training: type[TrainingMethod], summary: str, **encoding: Any) -> Method:
@@ -116,6 +124,12 @@ METHODS: dict[str, Method] = {
         make=lambda train, search: _knn(train, search, use_labels=True),
         summary="a weight from distances and labels",
     ),
+    "knn-ue-entity": Method(
+        calibrator=KnnUEEntity,
+        make=lambda train, search: KnnUEEntity(_store(train, search), n_neighbors=search.n_neighbors),
+        summary="a probability for each entity and sentence, from words, ends and neighbors",
+        only_tasks=("token-classification",),
+    ),
 }
 
 
@@ -137,7 +151,10 @@ def load_calibrator(path: str | Path) -> LogitScaling:
 
 
 def _knn(train: Outputs, search: Search, *, use_labels: bool) -> KnnUE:
+    return KnnUE(_store(train, search), n_neighbors=search.n_neighbors, use_labels=use_labels)
+
+
+def _store(train: Outputs, search: Search) -> Datastore:
     features, labels = train.require_features("kNN-UE"), train.require_labels("kNN-UE")
     texts = None if train.texts is None else list(train.texts)
-    store = Datastore.build(features, labels, texts=texts, index=search.index)
-    return KnnUE(store, n_neighbors=search.n_neighbors, use_labels=use_labels)
+    return Datastore.build(features, labels, texts=texts, index=search.index)

@@ -23,6 +23,19 @@ _OUT_DISTANCE = (20.0, 25.0)
 # The share of labels that are replaced by a class drawn at random.
 _REPLACED = {"plain": 0.0, "pocket": 0.8, "far": 0.8, "out": 1.0}
 
+# tagged_sentences
+_TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+_TAG_DISTANCE = 2.0
+_AFTER = np.array(  # the tag of a word, given that of the word before it
+    [
+        [0.70, 0.15, 0.0, 0.15, 0.0],
+        [0.45, 0.05, 0.5, 0.0, 0.0],
+        [0.65, 0.05, 0.3, 0.0, 0.0],
+        [0.65, 0.0, 0.0, 0.05, 0.3],
+        [0.75, 0.0, 0.0, 0.05, 0.2],
+    ]
+)
+
 
 def two_blobs(
     *,
@@ -84,6 +97,56 @@ def pockets(
         for part, (size, shares) in enumerate(zip(sizes.values(), away, strict=True))
     )
     return train, validation, test, out_of_domain
+
+
+def tagged_sentences(
+    *,
+    overconfident_by: float = 2.0,
+    n_train: int = 200,
+    n_validation: int = 200,
+    n_test: int = 300,
+    n_words: int = 8,
+    seed: int = 0,
+) -> tuple[Outputs, Outputs, Outputs]:
+    """Return train, validation and test sentences of `n_words` words, IOB2 tags of two types, and a model that shouts.
+
+    True by construction: tags follow a Markov chain that never writes an I- after another type, and the features of a
+    word with tag c are Normal(2 e_c, identity). The model sees one word at a time: its logits are the true
+    log-posterior of the tag given the word, with all tags equally likely, times `overconfident_by`. So its entities
+    are right less often than the product of its words' confidences says, and their ends are where it errs.
+
+    >>> train, validation, test = tagged_sentences(n_train=3)
+    >>> train.features.shape, train.class_names, train.groups[:9].tolist()
+    ((24, 5), ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC'), [0, 0, 0, 0, 0, 0, 0, 0, 1])
+    """
+    sizes = {"n_train": n_train, "n_validation": n_validation, "n_test": n_test}
+    for name, size in {**sizes, "n_words": n_words}.items():
+        check_positive(size, name)
+    train, validation, test = (
+        _tagged(size, n_words, overconfident_by, np.random.default_rng([seed, part]))
+        for part, size in enumerate(sizes.values())
+    )
+    return train, validation, test
+
+
+def _tagged(n_sentences: int, n_words: int, overconfident_by: float, rng: np.random.Generator) -> Outputs:
+    tags = np.zeros((n_sentences, n_words), dtype=np.int64)
+    before = np.zeros(n_sentences, dtype=np.int64)
+    for place in range(n_words):
+        drawn = rng.random(n_sentences)
+        tags[:, place] = before = (drawn[:, None] > np.cumsum(_AFTER[before], axis=1)).sum(axis=1).clip(max=4)
+    labels = tags.ravel()
+    means = _TAG_DISTANCE * np.eye(len(_TAGS))
+    features = (means[labels] + rng.normal(size=(len(labels), len(_TAGS)))).astype(np.float32)
+    logits = overconfident_by * _log_posterior(_TAG_DISTANCE * features.astype(np.float64))
+    return Outputs(
+        features=features,
+        logits=logits,
+        labels=labels,
+        groups=np.repeat(np.arange(n_sentences), n_words),
+        class_names=_TAGS,
+        texts=[_point(row) for row in features],
+    )
 
 
 def _blobs(n_rows: int, overconfident_by: float, rng: np.random.Generator) -> Outputs:

@@ -32,8 +32,8 @@ def cases():
     for shift, name in enumerate(OWN_TRAINING):
         for row, task in enumerate(TASKS):
             for column, family in enumerate(FAMILIES):
-                if task in METHODS[name].training.tasks:
-                    fast = task == METHODS[name].training.tasks[shift % len(METHODS[name].training.tasks)]
+                if task in METHODS[name].tasks:
+                    fast = task == METHODS[name].tasks[shift % len(METHODS[name].tasks)]
                     fast = fast and (row + shift) % 3 == column
                     yield pytest.param(
                         (name, task, family), id=f"{name}-{task}-{family}", marks=() if fast else pytest.mark.slow

@@ -4,6 +4,7 @@ from knn_ue.calibrators.base import LogitScaling
 from knn_ue.calibrators.density_aware import DensityAwareCalibration
 from knn_ue.calibrators.density_softmax import DensitySoftmax
 from knn_ue.calibrators.knn import KnnUE
+from knn_ue.calibrators.knn_entity import KnnUEEntity
 from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
 from knn_ue.calibrators.softmax import SoftmaxResponse
 from knn_ue.calibrators.temperature import TemperatureScaling
@@ -13,6 +14,7 @@ __all__ = [
     "DensityAwareCalibration",
     "DensitySoftmax",
     "KnnUE",
+    "KnnUEEntity",
     "LogitScaling",
     "MahalanobisScaling",
     "SoftmaxResponse",

@@ -1,7 +1,8 @@
 """kNN-UE: the weight of a row comes from its nearest training examples. Hashimoto et al. (2025)."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -64,8 +65,11 @@ class KnnUE(LogitScaling):
 
     def _fit(self, validation: Outputs) -> None:
         self._check_options()
-        labels = validation.require_labels("KnnUE.fit")
         neighbors = search_for_fit(self.store, validation.require_features("KnnUE.fit"), self.n_neighbors)
+        self._fit_to(validation, neighbors)
+
+    def _fit_to(self, validation: Outputs, neighbors: Neighbors) -> None:
+        labels = validation.require_labels("KnnUE.fit")
         self.params_ = self.params or fit_weight(
             validation.logits,
             labels,
@@ -150,8 +154,11 @@ class KnnUE(LogitScaling):
         )
         calibrator._check_options()
         if options["fitted"] is not None:
-            calibrator.params_ = WeightParams(**options["fitted"]["params"])
-            calibrator.params_.check(calibrator._used_positivity())
-            distance_term, label_term = options["fitted"]["typical"]
-            calibrator.typical_ = (float(distance_term), float(label_term))
+            calibrator._read_fitted(options["fitted"])
         return calibrator
+
+    def _read_fitted(self, fitted: Mapping[str, Any]) -> None:
+        self.params_ = WeightParams(**fitted["params"])
+        self.params_.check(self._used_positivity())
+        distance_term, label_term = fitted["typical"]
+        self.typical_ = (float(distance_term), float(label_term))

@@ -19,7 +19,8 @@ def explain(
 ) -> None:
     """Show the answer to a text, raw -> calibrated, what raised or lowered it, and the nearest training texts.
 
-    A tagger explains each word of a sentence.
+    A tagger explains each word of a sentence; fitted with knn-ue-entity, each entity, the sentence as a whole and what
+    may have been missed.
 
     Example: [bold]knn-ue explain ue "a film like no other"[/bold]
 

@@ -13,6 +13,7 @@ from knn_ue.cli.fit import fit
 from knn_ue.cli.index import index_app
 from knn_ue.cli.paragraphs import help_of
 from knn_ue.cli.predict import predict
+from knn_ue.cli.reproduce import reproduce
 from knn_ue.cli.serve import serve
 from knn_ue.cli.signals import exit_code, stops_raise
 from knn_ue.cli.train import train
@@ -77,6 +78,6 @@ def main(
 
 
 app.callback(help=help_of(main))(main)
-for command in (train, fit, predict, evaluate, explain, serve, demo):
+for command in (train, fit, predict, evaluate, explain, serve, demo, reproduce):
     app.command(help=help_of(command))(command)
 app.add_typer(index_app, name="index")

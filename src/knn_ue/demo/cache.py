@@ -53,10 +53,11 @@ def key_of_folder(folder: Path) -> str:
 
 
 def save_outputs(path: Path, outputs: Outputs) -> None:
-    """Write labelled or unlabelled outputs of texts, in one step."""
+    """Write labelled or unlabelled outputs, with or without their texts, in one step."""
     arrays: dict[str, npt.NDArray[Any]] = {"logits": outputs.logits, "features": outputs.require_features("the cache")}
-    if outputs.labels is not None:
-        arrays["labels"] = outputs.labels
+    for name in ("labels", "groups"):
+        if (values := getattr(outputs, name)) is not None:
+            arrays[name] = values
     for number, layer in enumerate(outputs.layers or ()):
         arrays[f"{_LAYER}{number}"] = layer
     arrays |= PackedTexts.pack(list(outputs.texts or ())).to_arrays()
@@ -73,9 +74,10 @@ def load_outputs(path: Path) -> Outputs:
         logits=arrays["logits"],
         features=arrays["features"],
         labels=arrays.get("labels"),
+        groups=arrays.get("groups"),
         layers=layers or None,
         class_names=stored.options["class_names"],
-        texts=[packed[row] or "" for row in range(len(packed))],
+        texts=[packed[row] or "" for row in range(len(packed))] if len(packed) else None,
     )
 
 

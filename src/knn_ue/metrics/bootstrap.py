@@ -71,15 +71,26 @@ def _row_sampler(n_rows: int) -> Callable[[np.random.Generator], IntArray]:
 
 def _group_sampler(groups: npt.NDArray[Any], n_rows: int) -> Callable[[np.random.Generator], IntArray]:
     check_length(len(groups), "groups", n_rows)
-    _, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    by_group = np.argsort(number, kind="stable")
-    starts = np.cumsum(counts) - counts
+    _, number = np.unique(groups, return_inverse=True)
+    rows = GroupRows(number, int(number.max()) + 1)
+    return lambda rng: rows(rng.integers(rows.n_groups, size=rows.n_groups))
 
-    def draw(rng: np.random.Generator) -> IntArray:
-        chosen = rng.integers(len(counts), size=len(counts))
-        drawn = counts[chosen]
+
+class GroupRows:
+    """The rows of groups drawn with replacement; `groups` (n,) are numbers below `n_groups`; some may be empty.
+
+    >>> GroupRows(np.array([0, 0, 2]), n_groups=3)(np.array([2, 0, 1, 2]))
+    array([2, 0, 1, 2])
+    """
+
+    def __init__(self, groups: IntArray, n_groups: int) -> None:
+        self.n_groups = n_groups
+        self._order = np.argsort(groups, kind="stable")
+        self._counts = np.bincount(groups, minlength=n_groups)
+        self._starts = np.cumsum(self._counts) - self._counts
+
+    def __call__(self, chosen: IntArray) -> IntArray:
+        drawn = self._counts[chosen]
         before = np.cumsum(drawn) - drawn
-        rows: IntArray = by_group[np.repeat(starts[chosen] - before, drawn) + np.arange(drawn.sum())]
+        rows: IntArray = self._order[np.repeat(self._starts[chosen] - before, drawn) + np.arange(drawn.sum())]
         return rows
-
-    return draw

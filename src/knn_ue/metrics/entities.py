@@ -88,7 +88,7 @@ def extract_entities(tags: Tags) -> list[tuple[str, int, int]]:
     >>> extract_entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [('PER', 0, 1), ('LOC', 3, 3), ('LOC', 4, 4)]
     """
-    names, (spans,) = _find_spans([_one_sentence(tags)], np.zeros(1, dtype=np.int64))
+    names, (spans,) = find_spans([_one_sentence(tags)], np.zeros(1, dtype=np.int64))
     return [(names[kind], first, last) for kind, first, last in spans.T.tolist()]
 
 
@@ -114,7 +114,7 @@ def score_entities(
     lengths = _sentence_lengths(tags[0], tags[1], scores)
     tokens = checked_confidence(np.concatenate(scores))
     check_not_empty(len(tokens), "gold")
-    _, (truth, found) = _find_spans([list(chain.from_iterable(side)) for side in tags], np.cumsum(lengths) - lengths)
+    _, (truth, found) = find_spans([list(chain.from_iterable(side)) for side in tags], np.cumsum(lengths) - lengths)
     expected = np.full((3, len(tokens)), -1)
     expected[:, truth[1]] = truth
     return EntityScores(
@@ -163,7 +163,7 @@ def _sentence_lengths(gold: list[list[str]], predicted: list[list[str]], confide
     return lengths[0]
 
 
-def _find_spans(sequences: Sequence[list[str]], offsets: IntArray) -> tuple[list[str], list[IntArray]]:
+def find_spans(sequences: Sequence[list[str]], offsets: IntArray) -> tuple[list[str], list[IntArray]]:
     """Return the names of the types, and for each flat sequence the (3, entities) array of type, first, last token.
 
     `offsets` are the positions where a sentence begins.
@@ -172,7 +172,7 @@ def _find_spans(sequences: Sequence[list[str]], offsets: IntArray) -> tuple[list
         codes = {tag: code for code, tag in enumerate(dict.fromkeys(chain.from_iterable(sequences)))}
     except TypeError:
         raise InvalidInputError("tags must be strings, got lists of them: pass one sentence at a time") from None
-    prefixes, kinds = zip(*map(_parse, codes), strict=True) if codes else ((), ())
+    prefixes, kinds = zip(*map(parse_tag, codes), strict=True) if codes else ((), ())
     names = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
     prefix_of, kind_of = np.array(prefixes, dtype=str), np.array([names[kind] for kind in kinds], dtype=np.int64)
     spans = []
@@ -192,7 +192,8 @@ def _spans(inside: BoolArray, begins: BoolArray, kind: IntArray) -> IntArray:
     return np.stack((kind[first], first, last))
 
 
-def _parse(tag: object) -> tuple[str, str]:
+def parse_tag(tag: object) -> tuple[str, str]:
+    """Return the prefix ("O", "B" or "I") and the type of a tag."""
     if isinstance(tag, str):
         prefix, _, kind = tag.partition("-")
         if tag == "O" or prefix in ("B", "I"):

@@ -8,10 +8,13 @@ import numpy as np
 
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.calibrators import KnnUE, LogitScaling
+from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.encoding import Example
+from knn_ue.entities import find_entities
+from knn_ue.pipeline.entity_answers import explain_sentences, sentence_fields
 from knn_ue.pipeline.records import search_neighbors, store_of
 from knn_ue.types import Outputs, Prediction
+from knn_ue.weighting import ExplainedNeighbor
 
 Answer = dict[str, Any]
 Threshold = float | Sequence[float]  # for all, or one for each row (in tagging for each sentence)
@@ -24,9 +27,7 @@ def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: Thres
     if isinstance(calibrator, KnnUE) and top and len(outputs):
         explained = calibrator.explain(outputs, top=top)  # weight and neighbors from a single search
         scores = [(row.predicted, row.confidence, row.raw_confidence) for row in explained]
-        neighbors = [
-            [_neighbor(n.id, n.label_name, n.distance, n.text, n.agrees) for n in r.neighbors] for r in explained
-        ]
+        neighbors = [[_explained_neighbor(near) for near in row.neighbors] for row in explained]
     else:
         prediction = calibrator.predict(outputs)
         scores = _triples(prediction)
@@ -40,23 +41,58 @@ def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: Thres
 def tagged_answers(
     examples: Sequence[Example], outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int
 ) -> list[Answer]:
-    """Return {"words", "entities"} for each sentence, in order; one without words has neither."""
-    prediction = calibrator.predict(outputs)
+    """Return {"words", "entities"} for each sentence, in order; one without words has neither.
+
+    Where entities have a score of their own there are also "score", "none_missed" and "missed": see `entity_answers`.
+    """
+    if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
+        full = calibrator.answer(outputs, top=top)
+        explained = explain_sentences(examples, full)
+        scores = [[entity.score for entity in sentence.entities] for sentence in explained]
+        answers = _tagged(examples, outputs, full.prediction, threshold, scores)
+        for answer, sentence in zip(answers, explained, strict=True):
+            answer["entities"] = [
+                entity
+                | {"raised_by": list(why.raised_by), "lowered_by": list(why.lowered_by)}
+                | {"neighbors": [_explained_neighbor(near) for near in why.neighbors]}
+                for entity, why in zip(answer["entities"], sentence.entities, strict=True)
+            ]
+            answer |= sentence_fields(sentence)
+        return answers
+    answers = _tagged(examples, outputs, calibrator.predict(outputs), threshold, None)
+    starts = np.cumsum([0, *(len(example.parts) for example in examples)]).tolist()
+    rows = [
+        start + entity["start"] for start, answer in zip(starts, answers, strict=False) for entity in answer["entities"]
+    ]
+    neighbors = iter(nearest(outputs.take(np.array(rows, dtype=np.int64)), calibrator, top=top))
+    for answer in answers:
+        answer["entities"] = [entity | {"neighbors": next(neighbors)} for entity in answer["entities"]]
+    return answers
+
+
+def _tagged(
+    examples: Sequence[Example],
+    outputs: Outputs,
+    prediction: Prediction,
+    threshold: Threshold,
+    entity_scores: list[list[float]] | None,
+) -> list[Answer]:
+    """Return words and entities of each sentence; without `entity_scores` an entity has the product of its words'."""
     names = _names(outputs)
     whole = metrics.mark_entities(names)
     answers: list[Answer] = []
-    first_rows: list[int] = []  # of each entity, to look up its neighbors in one search
     row = 0
-    for example, least in zip(examples, _one_each(threshold, len(examples)), strict=True):
+    thresholds = _one_each(threshold, len(examples))
+    for place, (example, least) in enumerate(zip(examples, thresholds, strict=True)):
         rows = range(row, row + len(example.parts))
         row = rows.stop
         tags = [names[prediction.predicted[number]] for number in rows]
         scores, raw = prediction.confidence[rows.start : row], prediction.raw_confidence[rows.start : row]
+        spans = metrics.extract_entities(tags) if whole and tags else []
+        own = [None] * len(spans) if entity_scores is None else entity_scores[place]
         entities = [
-            _entity(example.parts, span, scores, raw, least)
-            for span in (metrics.extract_entities(tags) if whole and tags else [])
+            _entity(example.parts, span, scores, raw, least, score) for span, score in zip(spans, own, strict=True)
         ]
-        first_rows += [rows.start + entity["start"] for entity in entities]
         inside = {n for e in entities if e["abstained"] for n in range(e["start"], e["end"])}
         words = [
             {"word": word}
@@ -70,9 +106,6 @@ def tagged_answers(
             for number, word in enumerate(example.parts)
         ]
         answers.append({"words": words, "entities": entities})
-    neighbors = iter(nearest(outputs.take(np.array(first_rows, dtype=np.int64)), calibrator, top=top))
-    for answer in answers:
-        answer["entities"] = [entity | {"neighbors": next(neighbors)} for entity in answer["entities"]]
     return answers
 
 
@@ -105,6 +138,9 @@ def nearest(outputs: Outputs, calibrator: LogitScaling, *, top: int) -> list[lis
 def scored_answers(outputs: Outputs, calibrator: LogitScaling) -> tuple[FloatArray, BoolArray]:
     """Return the confidence and correctness of what a user is given: texts, entities, or words of other taggers."""
     labels = outputs.require_labels("target_risk")
+    if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
+        reading = calibrator.read(outputs)
+        return reading.scores, reading.spans.same_in(find_entities(outputs, labels))
     prediction = calibrator.predict(outputs)
     if outputs.groups is None or not metrics.mark_entities(_names(outputs)):
         return prediction.confidence, prediction.predicted == labels
@@ -119,11 +155,16 @@ def scored_answers(outputs: Outputs, calibrator: LogitScaling) -> tuple[FloatArr
 
 
 def _entity(
-    words: Sequence[str], span: tuple[str, int, int], scores: FloatArray, raw: FloatArray, threshold: float
+    words: Sequence[str],
+    span: tuple[str, int, int],
+    scores: FloatArray,
+    raw: FloatArray,
+    threshold: float,
+    own: float | None,
 ) -> Answer:
     kind, first, last = span
     inside = slice(first, last + 1)
-    score = math.prod(scores[inside].tolist())
+    score = math.prod(scores[inside].tolist()) if own is None else own
     answer = _answer("type", kind, score, math.prod(raw[inside].tolist()), abstained=score < threshold)
     return answer | {"text": " ".join(words[inside]), "start": first, "end": last + 1}
 
@@ -131,6 +172,10 @@ def _entity(
 def _answer(key: str, value: str, score: float, raw: float, *, abstained: bool) -> Answer:
     answer: Answer = {key: None if abstained else value, "score": score, "raw_score": raw, "abstained": abstained}
     return answer | {"would_be": value} if abstained else answer
+
+
+def _explained_neighbor(near: ExplainedNeighbor) -> Answer:
+    return _neighbor(near.id, near.label_name, near.distance, near.text, near.agrees)
 
 
 def _neighbor(number: int, label: str, distance: float, text: str | None, agrees: bool) -> Answer:

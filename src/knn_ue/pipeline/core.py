@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Self
 
 from knn_ue.arrays import check_positive
-from knn_ue.calibrators import KnnUE, LogitScaling
+from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.datastore import IndexOptions
 from knn_ue.encoding import Example, Pooling, Task
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import read_windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
+from knn_ue.pipeline.entity_answers import SentenceExplanation, explain_sentences
 from knn_ue.pipeline.fitting import (
     FitOptions,
     Progress,
@@ -144,7 +145,9 @@ class UncertaintyPipeline:
         training examples with `id`, `label`, `distance`, `text` and `agrees` (none where the method has no datastore).
         Tagging, one dict a sentence: `words` with `word`, `tag`, `score`, `raw_score`, `abstained`; `entities` with
         `type`, `text`, the words from `start` up to, not including, `end`, `score` and `raw_score` (products over the
-        words), `abstained`, and the `neighbors` of the first word.
+        words), `abstained`, and the `neighbors` of the first word. With the method knn-ue-entity an entity's `score` is
+        its own, `raised_by` and `lowered_by` say why, and each sentence has a `score`, the probability that all its
+        entities are right and none is missed, `none_missed`, that of the latter, and `missed`: what it may have missed.
 
         A score below `abstain_below`, or without it below the fitted threshold, is an abstention: `abstained` is True,
         the label, tag or type is None, and what it would have been stands under `would_be`. In tagging entities
@@ -191,16 +194,25 @@ class UncertaintyPipeline:
             seed=seed,
         )
 
-    def explain(self, inputs: object, *, top: int = 5) -> list[Explanation]:
-        """Return why each input, or each word in tagging, is as sure as it is; for kNN-UE only."""
+    def explain(self, inputs: object, *, top: int = 5) -> list[Explanation] | list[SentenceExplanation]:
+        """Return why each input, or each word in tagging, is as sure as it is; for kNN-UE only.
+
+        With knn-ue-entity: a record a sentence, with its entities, what raised and lowered each, and what was missed.
+        """
         calibrator = self.calibrator_
         if not isinstance(calibrator, KnnUE):
             raise InvalidInputError(
                 f"explain needs the method knn-ue or knn-ue-no-label, this pipeline was fitted with {self.method_!r}: "
                 "fit with one of them"
             )
-        outputs = self.encoder.encode(list(input_examples(inputs, self.task)), with_labels=False)
-        return calibrator.explain(outputs, top=top) if len(outputs) else []
+        examples = list(input_examples(inputs, self.task))
+        outputs = self.encoder.encode(examples, with_labels=False)
+        if not len(outputs):
+            return []
+        if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
+            check_positive(top, "top")
+            return explain_sentences(examples, calibrator.answer(outputs, top=top))
+        return calibrator.explain(outputs, top=top)
 
     def tune_index(
         self, *, tolerance: Tolerance | None = None, thorough: bool = False, progress: Progress | None = None

@@ -98,9 +98,9 @@ def fit_outputs(
 
 def encoder_for(encoder: HuggingFaceEncoder, chosen: EncodingOptions, method: str) -> HuggingFaceEncoder:
     """Return the encoder as the user chose it, but for what the method needs; raise unless its training fits."""
-    training = METHODS[method].training
-    if encoder.task not in training.tasks:
-        raise InvalidInputError(f"{method} is for {' and '.join(training.tasks)} only, got task {encoder.task!r}")
+    training, tasks = METHODS[method].training, METHODS[method].tasks
+    if encoder.task not in tasks:
+        raise InvalidInputError(f"{method} is for {' and '.join(tasks)} only, got task {encoder.task!r}")
     found = training_of(encoder.model.config)
     if found != training.name:
         raise InvalidInputError(

@@ -78,7 +78,10 @@ def _measures(
 ) -> Iterator[tuple[Kind, Measure]]:
     outputs, probs = sets[name].outputs, sets[name].probs[method]
     if outputs.labels is not None:
-        rows = (entity_measures if has_entities(outputs) else row_measures)(outputs, probs, options)
+        if has_entities(outputs):
+            rows = entity_measures(outputs, probs, options, sets[name].readings.get(method))
+        else:
+            rows = row_measures(outputs, probs, options)
         yield "calibration", rows[_METRIC["calibration"]]
         yield "ranking", rows[_METRIC["ranking"]]
     if name != TEST:

@@ -22,6 +22,8 @@ _KEY = (
     ("/entities", "ece", "Entities: is the confidence honest?"),
     ("", "e_aurc", "Are wrong answers less sure than right ones?"),
     ("/entities", "e_aurc", "Entities: are wrong ones less sure?"),
+    ("/sentences", "ece", "Sentences: is the confidence that all is right honest?"),
+    ("/sentences", "auroc", "Sentences: are those with an error less sure?"),
     ("", "nll", "How good are all probabilities together?"),
     ("/detection", "fpr95", "How many foreign rows pass as familiar?"),
 )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.entities import SentenceReading, all_right, find_entities
 from knn_ue.metrics import EntityScores, Interval
 from knn_ue.metrics.inputs import top_label
 from knn_ue.report.record import EvaluationOptions
@@ -79,11 +80,13 @@ def has_entities(outputs: Outputs) -> bool:
     return metrics.mark_entities(outputs.class_names)
 
 
-def entity_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions) -> Measures:
+def entity_measures(
+    outputs: Outputs, probs: FloatArray, options: EvaluationOptions, reading: SentenceReading | None = None
+) -> Measures:
     """Return the metrics of the entities in tagged sentences; `probs` (words, classes).
 
-    An entity's confidence is the product over its words. Calibration errors are of the predicted entities; for AUROC
-    and E-AURC each missed one is an error at confidence 0.
+    An entity's confidence is the one of the `reading`, or without it the product over its words. Calibration errors are
+    of the predicted entities; for AUROC and E-AURC each missed one is an error at confidence 0.
     """
     assert outputs.groups is not None and outputs.labels is not None and outputs.class_names is not None
     names = np.array(outputs.class_names)
@@ -91,6 +94,8 @@ def entity_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOpti
     predicted = metrics.sentences(names[probs.argmax(axis=1)], outputs.groups)
     confidence = metrics.sentences(probs.max(axis=1), outputs.groups)
     scores = metrics.score_entities(gold=gold, predicted=predicted, confidence=confidence, aggregate="product")
+    if reading is not None:
+        scores = replace(scores, confidence=reading.scores)
     sentence = _sentence_of_each(scores, gold, predicted) if options.n_bootstrap else None
     found = partial(
         Measure,
@@ -105,6 +110,27 @@ def entity_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOpti
         "mce": found(metric=partial(metrics.maximum_calibration_error, n_bins=options.n_bins)),
         "auroc": ranked(metric=metrics.auroc),
         "e_aurc": ranked(metric=metrics.e_aurc),
+    }
+
+
+def sentence_measures(
+    outputs: Outputs, probs: FloatArray, options: EvaluationOptions, reading: SentenceReading | None = None
+) -> Measures:
+    """Return the metrics of whole sentences, right where the predicted entities are exactly the gold ones.
+
+    A sentence's confidence is the one of the `reading`, or without it the product over all its words.
+    """
+    predicted = find_entities(outputs, probs.argmax(axis=1))
+    correct = all_right(predicted, find_entities(outputs, outputs.require_labels("sentence_measures")))
+    confidence = np.multiply.reduceat(probs.max(axis=1), predicted.starts)
+    if reading is not None:
+        confidence = reading.sentence_scores
+    measure = partial(Measure, arrays={"confidence": confidence, "correct": correct}, groups=None)
+    return {
+        "accuracy": Measure(metric=_share, arrays={"correct": correct}, groups=None),
+        "ece": measure(metric=partial(metrics.expected_calibration_error, n_bins=options.n_bins)),
+        "auroc": measure(metric=metrics.auroc),
+        "e_aurc": measure(metric=metrics.e_aurc),
     }
 
 
@@ -130,6 +156,10 @@ def _detection(
         return math.nan
     found = metrics.ood_detection(id_confidence=confidence[is_inside], ood_confidence=confidence[~is_inside])
     return float(getattr(found, name))
+
+
+def _share(*, correct: BoolArray) -> float:
+    return float(correct.mean())
 
 
 def _f1(*, correct: BoolArray) -> float:

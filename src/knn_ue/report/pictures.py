@@ -63,19 +63,21 @@ def draw_pictures(
         probs = {method: answered.probs[method] for method in methods}
         two = {method: answered.probs[method] for method in (methods[0], methods[-1])}
         if labels is not None:
-            svg = _svg(partial(reliability_diagram, probs, labels, evaluation.options.n_bins), f"reliability-{number}-")
+            svg = svg_of(
+                partial(reliability_diagram, probs, labels, evaluation.options.n_bins), f"reliability-{number}-"
+            )
             description = _reliability_description(name, evaluation, methods)
             pictures.append(Picture(kind="reliability", set_name=name, svg=svg, description=description))
-            svg = _svg(partial(risk_coverage, probs, labels), f"risk-{number}-")
+            svg = svg_of(partial(risk_coverage, probs, labels), f"risk-{number}-")
             description = _risk_description(name, evaluation, methods)
             pictures.append(Picture(kind="risk-coverage", set_name=name, svg=svg, description=description))
-        svg = _svg(partial(confidence_histogram, two, labels), f"confidence-{number}-")
+        svg = svg_of(partial(confidence_histogram, two, labels), f"confidence-{number}-")
         description = _confidence_description(name, answered, two)
         pictures.append(Picture(kind="confidence", set_name=name, svg=svg, description=description))
     return tuple(pictures)
 
 
-def _svg(draw: Callable[[], "Figure"], prefix: str) -> str:
+def svg_of(draw: Callable[[], "Figure"], prefix: str) -> str:
     """Return the drawn figure as an element for HTML; `prefix` keeps its ids apart from those of other pictures."""
     from matplotlib import style
 

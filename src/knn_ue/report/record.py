@@ -93,7 +93,8 @@ class Evaluation:
     """What `evaluate` found, all numbers as fractions: `evaluation["raw"]["ece"]` is the raw model's on the test set.
 
     `tables` holds all of it: "test"; for each out-of-domain set its name (where it has labels) and "name/detection";
-    for tag sequences also "test/entities" and "name/entities". Iterating gives the names of the methods.
+    for tag sequences also "test/entities" and "name/entities", and where a method has a score for whole sentences
+    "test/sentences" and "name/sentences". Iterating gives the names of the methods.
     """
 
     n: int

@@ -1,6 +1,6 @@
 """Neighbors -> the weight that multiplies the logits: its formula, its fit, its explanation."""
 
-from knn_ue.weighting.explain import ExplainedNeighbor, Explanation, explain_rows
+from knn_ue.weighting.explain import ExplainedNeighbor, Explanation, explain_rows, nearest_examples
 from knn_ue.weighting.fit import TAU_RANGE, fit_weight
 from knn_ue.weighting.formula import (
     Distance,
@@ -30,4 +30,5 @@ __all__ = [
     "fit_weight",
     "knn_weight",
     "knn_weight_gradient",
+    "nearest_examples",
 ]

@@ -23,6 +23,11 @@ class ExplainedNeighbor:
     agrees: bool
     text: str | None
 
+    def line(self) -> str:
+        """Return it as a line of a list."""
+        mark = "agrees " if self.agrees else "differs"
+        return f"  {mark} {self.distance:8.3f}  {self.label_name}  {self.text or f'id {self.id}'}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
@@ -50,9 +55,7 @@ class Explanation:
         for verb, reasons in (("raised", self.raised_by), ("lowered", self.lowered_by)):
             if reasons:
                 lines.append(f"  weight {verb} by {'; '.join(reasons)}")
-        for near in self.neighbors:
-            mark = "agrees " if near.agrees else "differs"
-            lines.append(f"  {mark} {near.distance:8.3f}  {near.label_name}  {near.text or f'id {near.id}'}")
+        lines += [near.line() for near in self.neighbors]
         return "\n".join(lines)
 
 
@@ -88,7 +91,7 @@ def explain_rows(
                 n_neighbors=neighbors.n_neighbors,
                 raised_by=raised,
                 lowered_by=lowered,
-                neighbors=_nearest(neighbors, row, predicted, store, names, top),
+                neighbors=nearest_examples(neighbors, row, predicted, store, names, top),
                 text=None if outputs.texts is None else outputs.texts[row],
             )
         )
@@ -119,9 +122,10 @@ def _reasons(
     return tuple(raised), tuple(lowered)
 
 
-def _nearest(
+def nearest_examples(
     neighbors: Neighbors, row: int, predicted: int, store: NeighborSearch, names: Sequence[str], top: int
 ) -> tuple[ExplainedNeighbor, ...]:
+    """Return the `top` nearest stored examples of one row, and whether they carry its `predicted` class."""
     found = [place for place in range(min(top, neighbors.n_neighbors)) if neighbors.ids[row, place] >= 0]
     ids = [int(neighbors.ids[row, place]) for place in found]
     return tuple(

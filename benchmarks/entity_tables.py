@@ -1,0 +1,218 @@
+"""From the scores that benchmarks/entities.py keeps to its tables: mean and deviation over seeds, and paired draws."""
+
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knn_ue import metrics
+
+OURS = "knn-ue-entity"
+AGGREGATES = ("product", "mean", "min")
+N_DRAWS = 500
+_COVERAGE = 0.8
+_IN_PERCENT = {"ece": 100, "e_aurc": 1000, "auroc": 100, "brier": 100, "f1_at_80": 100}
+
+Cell = dict[str, Any]
+
+
+def summary(work: Path) -> dict[str, Any]:
+    """Return every number of the tables, of all cells found in `work`."""
+    cells: dict[str, dict[str, dict[int, Cell]]] = {}
+    for file in sorted(work.glob("*-[0-9]*/*.json")):
+        domain, seed = file.parent.name.rsplit("-", 1)
+        for set_name, cell in json.loads(file.read_text()).items():
+            cells.setdefault(f"{domain} > {set_name}", {}).setdefault(file.stem, {})[int(seed)] = cell
+    return {place: summary_of(methods) for place, methods in cells.items()}
+
+
+def summary_of(methods: dict[str, dict[int, Cell]]) -> dict[str, Any]:
+    """Return the numbers of one model's domain on one set."""
+    found: dict[str, Any] = {"seeds": {name: sorted(cells) for name, cells in methods.items()}, "methods": {}}
+    for name, cells in methods.items():
+        for aggregate in AGGREGATES if name != OURS else ("own",):
+            found["methods"][label(name, aggregate)] = over_seeds(cells, lambda cell, key=aggregate: cell[key])
+    if OURS in methods:
+        ours = methods[OURS]
+        first = next(iter(ours.values()))
+        found["variants"] = {v: over_seeds(ours, lambda c, v=v: c["variants"][v]) for v in first["variants"]}
+        sizes = sorted({size for cell in ours.values() for size in cell["sizes"]}, key=int)
+        found["sizes"] = {
+            size: over_seeds({s: c for s, c in ours.items() if size in c["sizes"]}, lambda c, k=size: c["sizes"][k])
+            for size in sizes
+        }
+        found["sentences"] = sentences_of(ours)
+        found["significance"] = significance(methods)
+    return found
+
+
+def label(name: str, aggregate: str) -> str:
+    return name if aggregate == "own" else f"{name}, {aggregate}"
+
+
+def over_seeds(cells: dict[int, Cell], scores: Callable[[Cell], list[float]]) -> dict[str, list[float]]:
+    """Return [mean, standard deviation] of each metric over the seeds."""
+    per_seed = [measured(cell, np.array(scores(cell))) for cell in cells.values()]
+    return {key: mean_and_deviation([one[key] for one in per_seed]) for key in per_seed[0]}
+
+
+def measured(cell: Cell, confidence: Any) -> dict[str, float]:
+    correct = np.array(cell["correct"], dtype=bool)
+    order = np.argsort(-confidence, kind="stable")[: round(_COVERAGE * len(confidence))]
+    numbers = {
+        "ece": metrics.expected_calibration_error(confidence=confidence, correct=correct),
+        "e_aurc": metrics.e_aurc(confidence=confidence, correct=correct),
+        "auroc": metrics.auroc(confidence=confidence, correct=correct),
+        "brier": float(np.mean((confidence - correct) ** 2)),
+        "f1_at_80": 2 * correct[order].sum() / (len(order) + cell["n_gold"]),
+    }
+    return {key: float(value) * _IN_PERCENT[key] for key, value in numbers.items()} | {
+        "precision": 100 * float(correct.mean()),
+        "mean_score": 100 * float(confidence.mean()),
+        "n_entities": len(correct),
+    }
+
+
+def sentences_of(cells: dict[int, Cell]) -> dict[str, list[float]]:
+    """Return how honest and how useful the scores of sentences and the warnings are, over seeds."""
+    found: dict[str, list[float]] = {}
+    for cell in cells.values():
+        right = np.array(cell["sentence_right"], dtype=bool)
+        warned = cell["warnings"]
+        numbers = {"share_right": 100 * float(right.mean())}
+        for name, key in (("ours", "sentence_scores"), ("raw", "sentence_raw")):
+            score = np.array(cell[key])
+            numbers[f"{name}_ece"] = 100 * metrics.expected_calibration_error(confidence=score, correct=right)
+            numbers[f"{name}_auroc"] = 100 * metrics.auroc(confidence=score, correct=right)
+        numbers["warnings"] = warned["n"]
+        numbers["warnings_right"] = 100 * warned["right"] / max(1, warned["n"])
+        numbers["missed_caught"] = 100 * warned["caught"] / max(1, warned["missed"])
+        for key, value in numbers.items():
+            found.setdefault(key, []).append(float(value))
+    return {key: mean_and_deviation(values) for key, values in found.items()}
+
+
+def significance(methods: dict[str, dict[int, Cell]]) -> dict[str, Any]:
+    """Return ours less the best other one, and the 95 % interval over draws of seeds and of sentences.
+
+    The best is the one with the lowest mean over the seeds it shares with ours, of all methods and aggregates: it
+    was chosen on the test set itself, in its own favor.
+    """
+    found = {}
+    for key, metric in (("ece", metrics.expected_calibration_error), ("e_aurc", metrics.e_aurc)):
+        rivals = {
+            (name, aggregate): statistics.mean(
+                measured(cells[seed], np.array(cells[seed][aggregate]))[key] for seed in methods[OURS] if seed in cells
+            )
+            for name, cells in methods.items()
+            if name != OURS and methods[OURS].keys() <= cells.keys()
+            for aggregate in AGGREGATES
+        }
+        best = min(rivals, key=rivals.__getitem__)
+        pairs = [(methods[OURS][seed], methods[best[0]][seed]) for seed in methods[OURS]]
+        ours = statistics.mean(measured(cell, np.array(cell["own"]))[key] for cell, _ in pairs)
+        low, high = interval(pairs, best[1], metric, _IN_PERCENT[key])
+        found[key] = {"best": label(*best), "theirs": rivals[best], "ours": ours, "low": low, "high": high}
+    return found
+
+
+def interval(pairs: list[tuple[Cell, Cell]], aggregate: str, metric: Any, factor: float) -> tuple[float, float]:
+    rng = np.random.default_rng(0)
+    columns = []
+    for ours, theirs in pairs:
+        order = np.argsort(np.array(ours["sentence"]), kind="stable")
+        arrays = [np.array(x)[order] for x in (ours["own"], ours["correct"], theirs[aggregate], theirs["correct"])]
+        bounds = np.searchsorted(np.array(ours["sentence"])[order], np.arange(ours["n_sentences"] + 1))
+        columns.append((arrays, bounds))
+    draws = []
+    for _ in range(N_DRAWS):
+        differences = []
+        for number in rng.integers(len(columns), size=len(columns)):
+            (own, right, other, other_right), bounds = columns[number]
+            sentences = rng.integers(len(bounds) - 1, size=len(bounds) - 1)
+            rows = np.concatenate([np.arange(bounds[s], bounds[s + 1]) for s in sentences])
+            differences.append(
+                metric(confidence=own[rows], correct=right[rows].astype(bool))
+                - metric(confidence=other[rows], correct=other_right[rows].astype(bool))
+            )
+        draws.append(factor * float(np.mean(differences)))
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def mean_and_deviation(values: list[float]) -> list[float]:
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return [round(statistics.mean(values), 3), round(deviation, 3)]
+
+
+def print_all(found: dict[str, Any]) -> None:
+    """Print one table a place and question, as Markdown."""
+    keys = [*_IN_PERCENT]
+    for place, numbers in found.items():
+        for part in ("methods", "variants", "sizes"):
+            if part in numbers:
+                print(f"\n**{place}: {part}**\n\n| | {' | '.join(keys)} |\n|---|{'---:|' * len(keys)}")
+                for name, values in numbers[part].items():
+                    print(f"| {name} | " + " | ".join("{:.1f} ± {:.1f}".format(*values[key]) for key in keys) + " |")
+        for key, compared in numbers.get("significance", {}).items():
+            print(
+                f"\n{key}: ours {compared['ours']:.1f}, best other ({compared['best']}) {compared['theirs']:.1f}; "
+                f"difference within {compared['low']:.1f} and {compared['high']:.1f}"
+            )
+        if "sentences" in numbers:
+            print(
+                "\n" + ", ".join(f"{key} {mean:.1f} ± {std:.1f}" for key, (mean, std) in numbers["sentences"].items())
+            )
+
+
+def print_overview(found: dict[str, Any]) -> None:
+    """Print the tables of docs/entities.md: ours against the best other one, ingredients, sizes, sentences."""
+    for key, title in (("ece", "ECE %"), ("e_aurc", "E-AURC x 1000")):
+        print(f"\n| {title} | softmax, product | best other | knn-ue-entity | difference, 95 % interval | seeds |")
+        print("|---|--:|--:|--:|--:|--:|")
+        for place, numbers in found.items():
+            compared = numbers.get("significance", {}).get(key)
+            if compared is None:
+                continue
+            best, soft = numbers["methods"][compared["best"]][key], numbers["methods"]["softmax, product"][key]
+            ours = numbers["methods"][OURS][key]
+            print(
+                f"| {place} | {shown(soft)} | {shown(best)} ({compared['best']}) | {shown(ours)} "
+                f"| {compared['ours'] - compared['theirs']:+.1f} ({compared['low']:+.1f} to {compared['high']:+.1f}) "
+                f"| {len(numbers['seeds'][OURS])} |"
+            )
+    print_columns(found, "variants", ("ece", "e_aurc"))
+    print_columns(found, "sizes", ("ece", "e_aurc"))
+    keys = (
+        "share_right",
+        "raw_ece",
+        "ours_ece",
+        "raw_auroc",
+        "ours_auroc",
+        "warnings",
+        "warnings_right",
+        "missed_caught",
+    )
+    print(f"\n| sentences | {' | '.join(keys)} |\n|---|{'--:|' * len(keys)}")
+    for place, numbers in found.items():
+        if "sentences" in numbers:
+            print(f"| {place} | {' | '.join(shown(numbers['sentences'][key]) for key in keys)} |")
+
+
+def print_columns(found: dict[str, Any], part: str, keys: tuple[str, str]) -> None:
+    """Print one line a variant and one column a place: both metrics, means over seeds."""
+    places = [place for place in found if part in found[place]]
+    names = list(dict.fromkeys(name for place in places for name in found[place][part]))
+    print(f"\n| {part}, {keys[0]} / {keys[1]} | {' | '.join(places)} |\n|---|{'--:|' * len(places)}")
+    lines = {"as it is": {place: found[place]["methods"][OURS] for place in places}}
+    lines |= {name: {place: found[place][part].get(name) for place in places} for name in names}
+    for name, values in lines.items():
+        cells = ["–" if v is None else f"{v[keys[0]][0]:.1f} / {v[keys[1]][0]:.0f}" for v in values.values()]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def shown(pair: list[float]) -> str:
+    return f"{pair[0]:.1f} ± {pair[1]:.1f}"

@@ -1,0 +1,98 @@
+"""kNN-UE for entities: words as in kNN-UE without labels, and a calibrated probability for each entity and sentence."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from knn_ue.arrays import check_positive, softmax
+from knn_ue.calibrators.base import State, prediction_of
+from knn_ue.calibrators.knn import KnnUE
+from knn_ue.datastore import Datastore
+from knn_ue.entities import EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
+from knn_ue.entities.explain import explain_entities
+from knn_ue.errors import InvalidInputError
+from knn_ue.storage import Stored
+from knn_ue.types import Neighbors, NeighborSearch, Outputs, Prediction
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaggedAnswer:
+    """All that one search says of tagged sentences: the words, the entities and sentences, and why."""
+
+    prediction: Prediction
+    reading: SentenceReading
+    explanations: list[EntityExplanation]
+
+
+class KnnUEEntity(KnnUE):
+    """A tagger's entities, each with the probability that its type and its span are right; the tags never change.
+
+    `predict_proba` is that of kNN-UE without labels. `read` adds, from a regression of six ingredients fitted on
+    whether the validation set's predicted entities are right (see `knn_ue.entities`), a score for each entity, one for
+    each sentence, and warnings where an entity may have been missed. Fitted on outputs that are no sentences with IOB2
+    tags it is kNN-UE and no more.
+
+    >>> from knn_ue.toy import tagged_sentences
+    >>> train, validation, test = tagged_sentences(seed=0)
+    >>> ue = KnnUEEntity(Datastore.build(train.features, train.labels), n_neighbors=8).fit(validation)
+    >>> reading = ue.read(test)
+    >>> len(reading.scores) == len(reading.spans), reading.sentence_scores.shape == reading.spans.starts.shape
+    (True, True)
+    """
+
+    kind: ClassVar[str] = "knn-ue-entity"
+
+    entities_: EntityModel | None
+
+    def __init__(self, store: NeighborSearch, *, n_neighbors: int = 32) -> None:
+        super().__init__(store, n_neighbors=n_neighbors, use_labels=False)
+
+    @property
+    def reads_entities(self) -> bool:
+        """Whether it was fitted on sentences with IOB2 tags, so that `read` has something to say."""
+        return getattr(self, "entities_", None) is not None
+
+    def read(self, outputs: Outputs) -> SentenceReading:
+        """Return the scores of the entities and sentences of `outputs`, which need groups and class_names."""
+        return self._ready_model(outputs).read(outputs, self._neighbors(outputs))
+
+    def explain_entities(self, outputs: Outputs, *, top: int = 5) -> list[EntityExplanation]:
+        """Return for each entity its score, what raised and lowered it, and its `top` nearest training examples."""
+        check_positive(top, "top")
+        return self.answer(outputs, top=top).explanations
+
+    def answer(self, outputs: Outputs, *, top: int = 5) -> TaggedAnswer:
+        """Return what `predict`, `read` and `explain_entities` return, from one search."""
+        model = self._ready_model(outputs)
+        neighbors = self._neighbors(outputs)
+        probs = softmax(outputs.logits, self._weight_of(outputs, neighbors).total)
+        reading = model.read(outputs, neighbors)
+        explained = explain_entities(model, outputs, reading, neighbors, self.store, top=top)
+        return TaggedAnswer(prediction=prediction_of(outputs, probs), reading=reading, explanations=explained)
+
+    def _ready_model(self, outputs: Outputs) -> EntityModel:
+        self._check_ready(outputs)
+        if self.entities_ is None:
+            raise InvalidInputError(
+                "entity scores need a fit on sentences: validation Outputs with groups and IOB2 class_names; "
+                "fit again with those"
+            )
+        return self.entities_
+
+    def _fit_to(self, validation: Outputs, neighbors: Neighbors) -> None:
+        super()._fit_to(validation, neighbors)
+        self.entities_ = fit_entity_model(validation, neighbors) if is_tagged(validation) else None
+
+    def _state(self) -> State:
+        model = None if self.entities_ is None else self.entities_.to_plain()
+        state = super()._state()
+        return State(options={**state.options, "entities": model}, stores=state.stores)
+
+    @classmethod
+    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:
+        options = stored.options
+        calibrator = cls(stores["store"], n_neighbors=options["n_neighbors"])
+        calibrator._check_options()
+        calibrator._read_fitted(options["fitted"])
+        model = options["entities"]
+        calibrator.entities_ = None if model is None else EntityModel.from_plain(model)
+        return calibrator

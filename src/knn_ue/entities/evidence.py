@@ -1,0 +1,149 @@
+"""What speaks for an entity and what against it: six numbers, each with one natural direction.
+
+type       log-odds of its type at its least certain word
+link       the same, or the log-odds that it begins and ends where it does, whichever is least: its weakest link
+beside     log-odds of "O" at the less certain of the two words around it
+distance   log of the distance to the nearest training example, at its farthest word
+agreement  share of the neighbors with its type, at its least agreeing word
+company    mean `link` of all entities of its sentence
+
+More distance lowers the score, more of any other raises it. An entity is right only if both its ends are: that is why
+the words beside it say as much about it as its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.entities.spans import Spans, TagSet
+from knn_ue.types import Neighbors, Outputs
+
+INGREDIENTS = ("type", "link", "beside", "distance", "agreement", "company")
+# More of it raises (1) or lowers (-1) the score.
+DIRECTIONS = (1, 1, 1, -1, 1, 1)
+
+_LARGEST_LOG_ODDS = 12.0
+# Nearer than a third of the usual distance is near enough; twenty times as far is as far as it gets.
+_LOG_DISTANCE_RANGE = (-1.0, 3.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EntityEvidence:
+    """The ingredients (m, 6) of m entities, in the order of `INGREDIENTS`."""
+
+    values: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """What an ordinary entity of the validation set looks like: its nearest distance, and `beside` where it has it."""
+
+    distance: float
+    beside: float
+
+
+def gather_evidence(outputs: Outputs, neighbors: Neighbors, spans: Spans, usual: Usual) -> EntityEvidence:
+    """Return the ingredients of each entity; `neighbors` are those of every word.
+
+    An entity that is a whole sentence has no words beside it: it gets the usual value.
+    """
+    tags = _tags(outputs)
+    kind = _log_odds_of_own_type(outputs, spans, tags)
+    link = np.minimum(kind, _log_odds_of_ends(outputs, spans, tags))
+    beside = _outside_beside(outputs, spans, tags)
+    beside = np.where(np.isinf(beside), usual.beside, beside)
+    distance = -spans.lowest(-relative_distance(neighbors, usual.distance))
+    agreement = spans.lowest(type_agreement(neighbors, _kind_of_words(spans), tags))
+    company = np.bincount(spans.sentence, weights=link)[spans.sentence] / np.bincount(spans.sentence)[spans.sentence]
+    return EntityEvidence(values=np.column_stack([kind, link, beside, distance, agreement, company]))
+
+
+def find_usual(outputs: Outputs, neighbors: Neighbors, spans: Spans) -> Usual:
+    """Return the medians over the entities, or over all words where there is no entity."""
+    words = spans.covered if len(spans) else np.ones(len(outputs), dtype=bool)
+    nearest = neighbors.distances[words, 0]
+    nearest = nearest[np.isfinite(nearest) & (nearest > 0)]
+    beside = _outside_beside(outputs, spans, _tags(outputs))
+    beside = beside[np.isfinite(beside)]
+    return Usual(
+        distance=float(np.median(nearest)) if len(nearest) else 1.0,
+        beside=float(np.median(beside)) if len(beside) else 0.0,
+    )
+
+
+def log_odds(logits: FloatArray, chosen: object) -> FloatArray:
+    """Return the log-odds (n,), clipped, that softmax(logits) gives the `chosen` classes together.
+
+    >>> log_odds(np.array([[0.0, 0.0, 0.0]]), np.array([True, False, False])).round(3)
+    array([-0.693])
+    """
+    mask = np.asarray(chosen, dtype=bool)
+    if mask.all():
+        return np.full(len(logits), _LARGEST_LOG_ODDS)
+    difference = _log_sum(logits[:, mask]) - _log_sum(logits[:, ~mask])
+    return np.clip(difference, -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS)
+
+
+def relative_distance(neighbors: Neighbors, usual: float) -> FloatArray:
+    """Return the clipped log (n,) of the nearest distance over the usual one; none found is as far as it gets."""
+    with np.errstate(divide="ignore"):
+        relative: FloatArray = np.log(neighbors.distances[:, 0] / usual)
+    return np.clip(relative, *_LOG_DISTANCE_RANGE)
+
+
+def type_agreement(neighbors: Neighbors, kind: IntArray, tags: TagSet) -> FloatArray:
+    """Return the share (n,) of the neighbors whose label is of the type `kind` (n,); -1 is "O", none found differs."""
+    # A label the model does not know, or that was not found, has a type of its own.
+    kinds = np.append(tags.kind, -2)[np.where(neighbors.labels < len(tags.kind), neighbors.labels, -1)]
+    share: FloatArray = (kinds == kind[:, None]).mean(axis=1)
+    return share
+
+
+def _log_odds_of_own_type(outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
+    lowest = np.zeros(len(spans))
+    for number in np.unique(spans.kind).tolist():
+        chosen = spans.kind == number
+        lowest[chosen] = spans.lowest(log_odds(outputs.logits, tags.kind == number))[chosen]
+    return lowest
+
+
+def _log_odds_of_ends(outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
+    """Return the lesser log-odds (m,) of B- at the first word and of no I- at the word after the last."""
+    ends = spans.after(log_odds(outputs.logits, ~tags.continues))
+    if not tags.begins.any():
+        return ends
+    begins = log_odds(outputs.logits, tags.begins)[spans.first]
+    opens_sentence = np.isinf(spans.before(np.zeros(len(outputs))))
+    # At the start of a sentence it cannot begin earlier, whatever its first tag is.
+    return np.minimum(ends, np.where(opens_sentence, np.inf, begins))
+
+
+def _outside_beside(outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
+    """Return the log-odds (m,) of "O" at the less certain of the two words around it, inf where it has neither."""
+    outside = log_odds(outputs.logits, tags.kind < 0)
+    return np.minimum(spans.before(outside), spans.after(outside))
+
+
+def _kind_of_words(spans: Spans) -> IntArray:
+    kind = np.full(spans.n_words, -1)
+    for number in np.unique(spans.kind).tolist():
+        kind[spans.touching(spans.kind == number)] = number
+    return kind
+
+
+def _log_sum(logits: FloatArray) -> FloatArray:
+    if not logits.shape[1]:
+        return np.full(len(logits), -np.inf)
+    highest = logits.max(axis=1).astype(np.float64)
+    with np.errstate(over="ignore"):
+        total: FloatArray = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
+    return total
+
+
+def _tags(outputs: Outputs) -> TagSet:
+    assert outputs.class_names is not None  # find_entities has run
+    return TagSet.of(outputs.class_names)

@@ -1,0 +1,165 @@
+"""What `fit` learns about entities, and what it then says of a sentence."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray
+from knn_ue.entities.evidence import DIRECTIONS, EntityEvidence, Usual, find_usual, gather_evidence
+from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
+from knn_ue.entities.missed import N_MISSED, MissedEntity, find_missed, fit_missed, hidden_words, missed_evidence
+from knn_ue.entities.spans import Spans, TagSet, find_entities
+from knn_ue.types import Neighbors, Outputs
+
+# Of small taggers on their own validation sets, rounded: a start for a few entities, soon forgotten with a few hundred.
+# Distance is held more strongly, since what it is for, another domain, is not in the validation set.
+GUESS = Guess(
+    center=(2.5, 2.0, 6.0, 0.0, 0.95, 2.0),
+    scale=(1.6, 2.0, 3.0, 0.4, 0.2, 1.5),
+    intercept=2.0,
+    slopes=(0.5, 0.6, 0.5, -0.5, 0.2, 0.3),
+    strength=(10.0, 10.0, 10.0, 50.0, 10.0, 10.0),
+)
+_EXPONENT_STRENGTH = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SentenceReading:
+    """What is known of the s sentences and m entities in n words.
+
+    `scores` (m,): the probability that type and span of an entity are right. `hidden` (n,): that a word tagged "O"
+    lies in an entity the model missed, 0 for all others. `none_missed` (s,): that a sentence hides none.
+    `sentence_scores` (s,): that all its entities are right and none is missed. `missed`: what is worth a warning.
+    """
+
+    spans: Spans
+    tags: TagSet
+    evidence: EntityEvidence
+    scores: FloatArray
+    hidden: FloatArray
+    none_missed: FloatArray
+    sentence_scores: FloatArray
+    missed: tuple[MissedEntity, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityModel:
+    """Two small regressions and three exponents.
+
+    No entity is missed with probability (product of 1 - hidden over the words) ** `clear_exponent`. A sentence is all
+    right with probability (product of its entities' scores) ** exponents[0] * (that none is missed) ** exponents[1].
+    Exponents are 1 where errors are independent, below 1 where they come together.
+    """
+
+    usual: Usual
+    entity: SignedLogistic
+    missed: SignedLogistic
+    clear_exponent: float
+    exponents: tuple[float, float]
+
+    def read(self, outputs: Outputs, neighbors: Neighbors) -> SentenceReading:
+        """Return what is known of the entities that the model's own tags mark; the tags stay as they are."""
+        spans = find_entities(outputs, outputs.predicted)
+        assert outputs.class_names is not None  # find_entities has seen them
+        tags = TagSet.of(outputs.class_names)
+        evidence = gather_evidence(outputs, neighbors, spans, self.usual)
+        scores = self.entity.probability(evidence.values)
+        hidden = self._hidden(outputs, spans, tags)
+        columns = _sentence_columns(spans, scores, hidden) * [1.0, self.clear_exponent]
+        return SentenceReading(
+            spans=spans,
+            tags=tags,
+            evidence=evidence,
+            scores=scores,
+            hidden=hidden,
+            none_missed=np.exp(columns[:, 1]),
+            sentence_scores=np.exp(columns @ np.array(self.exponents)),
+            missed=tuple(find_missed(outputs, spans, tags, hidden)),
+        )
+
+    def _hidden(self, outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
+        values = missed_evidence(outputs, spans, tags)
+        return np.where(spans.covered, 0.0, self.missed.probability(values))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the model as plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "EntityModel":
+        """Read what `to_plain` wrote; raises ValueError, TypeError or KeyError where it is something else."""
+        entity, missed = (_logistic(plain[name]) for name in ("entity", "missed"))
+        first, second, clear = (float(x) for x in (*plain["exponents"], plain["clear_exponent"]))
+        usual = Usual(distance=float(plain["usual"]["distance"]), beside=float(plain["usual"]["beside"]))
+        if not (usual.distance > 0 and np.isfinite([*asdict(usual).values(), first, second, clear]).all()):
+            raise ValueError("the usual distance and the exponents must be finite, the distance positive")
+        slopes = [slope * way for slope, way in zip(entity.slopes, DIRECTIONS, strict=True)]
+        if min(*slopes, *missed.slopes, first, second, clear) < 0 or len(missed.slopes) != N_MISSED:
+            raise ValueError("a slope or an exponent has the wrong sign")
+        return cls(usual=usual, entity=entity, missed=missed, clear_exponent=clear, exponents=(first, second))
+
+
+def fit_entity_model(validation: Outputs, neighbors: Neighbors) -> EntityModel:
+    """Learn from labelled sentences which predicted entities are right and which gold ones are missed."""
+    predicted = find_entities(validation, validation.predicted)
+    gold = find_entities(validation, validation.require_labels("the entities"))
+    assert validation.class_names is not None
+    tags = TagSet.of(validation.class_names)
+    usual = find_usual(validation, neighbors, predicted)
+    evidence = gather_evidence(validation, neighbors, predicted, usual)
+    right = predicted.same_in(gold)
+    entity = fit_signed_logistic(evidence.values, right, GUESS)
+    missed = fit_missed(missed_evidence(validation, predicted, tags), predicted, gold)
+    unset = EntityModel(usual=usual, entity=entity, missed=missed, clear_exponent=1.0, exponents=(1.0, 1.0))
+    hidden = unset._hidden(validation, predicted, tags)
+    columns = _sentence_columns(predicted, entity.probability(evidence.values), hidden)
+    (clear,) = _fit_exponents(columns[:, 1:], none_hidden(predicted, gold))
+    first, second = _fit_exponents(columns * [1.0, clear], all_right(predicted, gold))
+    return replace(unset, clear_exponent=clear, exponents=(first, second))
+
+
+def all_right(predicted: Spans, gold: Spans) -> BoolArray:
+    """Return for each sentence (s,) whether its predicted entities are exactly the gold ones."""
+    n_sentences = len(predicted.starts)
+    wrong = np.bincount(predicted.sentence[~predicted.same_in(gold)], minlength=n_sentences)
+    wrong += np.bincount(gold.sentence[~gold.same_in(predicted)], minlength=n_sentences)
+    none_wrong: BoolArray = wrong == 0
+    return none_wrong
+
+
+def none_hidden(predicted: Spans, gold: Spans) -> BoolArray:
+    """Return for each sentence (s,) whether some predicted entity touches each of its gold entities."""
+    n_hidden = np.bincount(predicted.sentence_of_word[hidden_words(predicted, gold)], minlength=len(predicted.starts))
+    none: BoolArray = n_hidden == 0
+    return none
+
+
+def _sentence_columns(spans: Spans, scores: FloatArray, hidden: FloatArray) -> FloatArray:
+    """Return the log (s, 2) of the product of the entities' scores, and of the chance that no word hides one."""
+    n_sentences = len(spans.starts)
+    right = np.bincount(spans.sentence, weights=np.log(scores), minlength=n_sentences)
+    clear = np.bincount(spans.sentence_of_word, weights=np.log1p(-hidden), minlength=n_sentences)
+    return np.column_stack([right, clear])
+
+
+def _fit_exponents(columns: FloatArray, right: BoolArray) -> tuple[float, ...]:
+    """Return the exponents, none negative, that minimise the log-loss of exp(columns @ exponents), held near 1."""
+    from scipy.optimize import minimize
+
+    def objective(x: FloatArray) -> tuple[float, FloatArray]:
+        log_right = np.minimum(columns @ x, -1e-6)
+        wrong = -np.expm1(log_right)
+        loss = -(log_right[right].sum() + np.log(wrong[~right]).sum()) + 0.5 * _EXPONENT_STRENGTH * ((x - 1) ** 2).sum()
+        slope = np.where(right, -1.0, np.exp(log_right) / wrong)
+        return float(loss), slope @ columns + _EXPONENT_STRENGTH * (x - 1)
+
+    n = columns.shape[1]
+    found = minimize(objective, np.ones(n), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * n).x
+    return tuple(float(x) for x in found)
+
+
+def _logistic(plain: Mapping[str, Any]) -> SignedLogistic:
+    parts = {name: tuple(float(x) for x in plain[name]) for name in ("slopes", "center", "scale")}
+    return SignedLogistic(intercept=float(plain["intercept"]), **parts)

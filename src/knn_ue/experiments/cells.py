@@ -1,0 +1,123 @@
+"""What was measured, kept: one small JSON file a cell, found by a key of all that determines it.
+
+A cell's file is `<setup>/<what>.<key>.json`. The key holds the content of all rows, the encoder's files, every option
+and the seed, and `REVISION`, which is raised when a change of ours changes numbers; so cells that other rows or
+options made are never mistaken for these. Library versions are kept in the cell and not in its key: cells that were
+measured elsewhere can be read here. Arrays of a row an answer lie in the work folder, beside models and outputs.
+"""
+
+import fcntl
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from knn_ue.errors import StorageError
+from knn_ue.storage import read_folder, write_folder
+
+REVISION = 1
+Content = dict[str, Any]
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+_ARRAYS = "cell-arrays"
+_DIGITS = 7
+
+
+@dataclass(frozen=True)
+class CellName:
+    """Which cell: `setup` and `what` are for people, `key` says all."""
+
+    setup: str
+    what: str
+    key: str
+
+    @property
+    def file(self) -> Path:
+        """The file of the cell, relative to the folder of cells."""
+        return Path(self.setup) / f"{self.what}.{self.key}.json"
+
+
+class CellStore:
+    """Cells on disk: `cells` holds the small JSON files, `work` all that is large and can be made again."""
+
+    def __init__(self, cells: Path, work: Path) -> None:
+        self.cells, self.work = cells, work
+
+    def read(self, name: CellName) -> Content | None:
+        """Return the cell, None where it was never measured or its file is damaged."""
+        try:
+            content = json.loads((self.cells / name.file).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:  # cut short by a full disk: measured again
+            return None
+        return content if isinstance(content, dict) and content.get("key") == name.key else None
+
+    def write(self, name: CellName, content: Content, *, only: bool = False) -> Content:
+        """Write the cell in one step, and return it as it will be read; `only` removes those of the same `what`."""
+        path = self.cells / name.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rounded: Content = _rounded({"key": name.key, **content})
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            draft.write_text(json.dumps(rounded, ensure_ascii=False) + "\n", encoding="utf-8")
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        for other in path.parent.glob(f"{escape(name.what)}.*.json") if only else ():
+            if other != path:
+                other.unlink(missing_ok=True)
+        return rounded
+
+    def write_arrays(self, name: CellName, part: str, arrays: Arrays) -> None:
+        """Keep arrays of the cell in the work folder, in one step."""
+        write_folder(self._arrays(name, part), kind=_ARRAYS, options={}, arrays=arrays)
+
+    def read_arrays(self, name: CellName, part: str) -> dict[str, npt.NDArray[Any]] | None:
+        """Return arrays of the cell, None where they are not here: another machine measured it, or they are damaged."""
+        try:
+            return {key: np.array(value) for key, value in read_folder(self._arrays(name, part)).arrays.items()}
+        except StorageError:
+            return None
+
+    def has_arrays(self, name: CellName, part: str) -> bool:
+        """Say whether the arrays are here, without reading them."""
+        return (self._arrays(name, part) / "meta.json").exists()
+
+    @contextmanager
+    def reserved(self, key: str, *, wait: bool) -> Iterator[bool]:
+        """Yield whether this process may make what `key` names: two processes may share the folders."""
+        folder = self.work / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / key).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def _arrays(self, name: CellName, part: str) -> Path:
+        return (
+            self.work / "arrays" / name.setup / f"{name.what}.{name.key}" / part.replace(" ", "_").replace(os.sep, "_")
+        )
+
+
+def _rounded(value: Any) -> Any:
+    """Return plain JSON: numbers with seven digits, which no table shows, and null for what is not a number."""
+    if isinstance(value, Mapping):
+        return {str(key): _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(inner) for inner in value]
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

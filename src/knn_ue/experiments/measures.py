@@ -1,0 +1,223 @@
+"""Every number of the tables: its name, how it is computed from answers, its unit and its direction."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from knn_ue import metrics
+from knn_ue.experiments.answers import Answers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One number of a test set: `function` gives a fraction, tables show it times `unit`.
+
+    `definition` says in words how it is computed where the published one and ours differ. Without a function it is
+    only shown: cells hold it, but no test is made of it.
+    """
+
+    title: str
+    function: Callable[[Answers], float] | None = None
+    unit: float = 100.0
+    higher_is_better: bool = False
+    definition: str = ""
+
+    @property
+    def arrow(self) -> str:
+        """Which way is better."""
+        return "↑" if self.higher_is_better else "↓"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionMeasure:
+    """One number of in-domain answers beside answers elsewhere; shown in percent."""
+
+    title: str
+    field: str
+    higher_is_better: bool = True
+    unit: float = 100.0
+    definition: str = ""
+
+    @property
+    def arrow(self) -> str:
+        """Which way is better."""
+        return "↑" if self.higher_is_better else "↓"
+
+    def function(self, inside: Answers, outside: Answers) -> float:
+        """Return the number as a fraction."""
+        found = metrics.ood_detection(
+            id_confidence=inside.given().confidence, ood_confidence=outside.given().confidence
+        )
+        return float(getattr(found, self.field))
+
+
+def _ece(answers: Answers) -> float:
+    given = answers.given()
+    if not len(given.confidence):
+        return math.nan
+    return metrics.expected_calibration_error(confidence=given.confidence, correct=given.correct)
+
+
+def _mce(answers: Answers) -> float:
+    given = answers.given()
+    if not len(given.confidence):
+        return math.nan
+    return metrics.maximum_calibration_error(confidence=given.confidence, correct=given.correct)
+
+
+def _e_aurc(answers: Answers) -> float:
+    given = answers.given()
+    if not len(given.confidence) or given.correct is None:
+        return math.nan
+    return metrics.e_aurc(confidence=given.confidence, correct=given.correct)
+
+
+def _e_aurc_published(answers: Answers) -> float:
+    if not len(answers.confidence) or answers.correct is None:
+        return math.nan
+    return metrics.e_aurc(confidence=answers.confidence, correct=answers.correct, convention="paper")
+
+
+def _auroc(answers: Answers) -> float:
+    given = answers.given()
+    if not len(given.confidence) or given.correct is None:
+        return math.nan
+    return metrics.auroc(confidence=given.confidence, correct=given.correct)
+
+
+def _class_auroc(answers: Answers) -> float:
+    if answers.probs is None or answers.labels is None:
+        return math.nan
+    return metrics.class_auroc(probs=answers.probs, labels=answers.labels)
+
+
+def _brier(answers: Answers) -> float:
+    given = answers.given()
+    if not len(given.confidence):
+        return math.nan
+    return metrics.brier_top_label(confidence=given.confidence, correct=given.correct)
+
+
+def _right(answers: Answers) -> float:
+    given = answers.given()
+    return float(np.mean(given.correct)) if given.correct is not None and len(given.correct) else math.nan
+
+
+def _f1(answers: Answers) -> float:
+    if answers.missed is None or answers.correct is None:
+        return math.nan
+    n_right = int(answers.correct.sum())
+    n_predicted = int((~answers.missed).sum())
+    return 2 * n_right / max(1, n_predicted + int(answers.missed.sum()) + n_right)
+
+
+def _confidence(answers: Answers, *, right: bool) -> float:
+    given = answers.given()
+    rows = np.flatnonzero(given.correct == right)
+    return float(given.confidence[rows].mean()) if len(rows) else math.nan
+
+
+def _human(answers: Answers) -> float:
+    if answers.human is None or np.isnan(answers.human).all():
+        return math.nan
+    return float(np.nanmean(answers.human))
+
+
+MEASURES: Mapping[str, Measure] = {
+    "right": Measure(title="right answers", function=_right, higher_is_better=True),
+    "f1": Measure(title="F1", function=_f1, higher_is_better=True),
+    "ece": Measure(title="ECE", function=_ece),
+    "mce": Measure(title="MCE", function=_mce),
+    "class_auroc": Measure(
+        title="AUROC",
+        function=_class_auroc,
+        higher_is_better=True,
+        definition="published: how well probabilities tell the classes apart, not right answers from wrong ones",
+    ),
+    "auroc": Measure(
+        title="AUROC",
+        function=_auroc,
+        higher_is_better=True,
+        definition="ours: the chance that a right answer has more confidence than a wrong one",
+    ),
+    "e_aurc_published": Measure(
+        title="E-AURC",
+        function=_e_aurc_published,
+        unit=1000.0,
+        definition="published: errors divided by n + 1, ties by row order, missed entities as errors at confidence 0",
+    ),
+    "e_aurc": Measure(
+        title="E-AURC",
+        function=_e_aurc,
+        unit=1000.0,
+        definition="ours: errors divided by n, ties averaged, answers that were given only",
+    ),
+    "brier": Measure(title="Brier", function=_brier, definition="squared, of the predicted class"),
+    "confidence_right": Measure(
+        title="confidence, right", function=partial(_confidence, right=True), unit=1.0, higher_is_better=True
+    ),
+    "confidence_wrong": Measure(title="confidence, wrong", function=partial(_confidence, right=False), unit=1.0),
+    "human": Measure(
+        title="distance to human labels",
+        function=_human,
+        definition="mean total variation distance between the probabilities and the shares of human votes, "
+        "of the classes the model knows",
+    ),
+}
+
+# Of kNN-UE alone, and costs; times are told in the tables.
+SHOWN: Mapping[str, Measure] = {
+    "weight_right": Measure(title="W, right", unit=1.0, higher_is_better=True),
+    "weight_wrong": Measure(title="W, wrong", unit=1.0),
+    "coverage": Measure(title="coverage", higher_is_better=True),
+    "seconds": Measure(title="time", unit=1.0),
+}
+
+DETECTION: Mapping[str, DetectionMeasure] = {
+    "fpr95": DetectionMeasure(title="FPR@95", field="fpr95", higher_is_better=False),
+    "detection_auroc": DetectionMeasure(title="AUROC", field="auroc"),
+    "aupr_in": DetectionMeasure(title="AUPR-In", field="aupr_in", definition="ours: in-domain rows are to be found"),
+    "aupr_out": DetectionMeasure(
+        title="AUPR-Out", field="aupr_out", definition="ours: out-of-domain rows are to be found"
+    ),
+    "aupr_in_published": DetectionMeasure(
+        title="AUPR-In", field="aupr_out", definition="published: In and Out are swapped in the published code"
+    ),
+    "aupr_out_published": DetectionMeasure(
+        title="AUPR-Out", field="aupr_in", definition="published: In and Out are swapped in the published code"
+    ),
+}
+
+# Beside a published number stands the number by its definition, and ours in a second column.
+OURS: Mapping[str, str] = {
+    "class_auroc": "auroc",
+    "e_aurc_published": "e_aurc",
+    "aupr_in_published": "aupr_in",
+    "aupr_out_published": "aupr_out",
+}
+
+
+def measure_of(name: str) -> Measure | DetectionMeasure:
+    """Return the measure of a name."""
+    if name in DETECTION:
+        return DETECTION[name]
+    return MEASURES[name] if name in MEASURES else SHOWN[name]
+
+
+def scores_of(answers: Answers) -> dict[str, float]:
+    """Return every measure of the answers that is defined, as fractions."""
+    found: dict[str, float] = {}
+    if answers.correct is not None:
+        found = {name: one.function(answers) for name, one in MEASURES.items() if one.function is not None}
+    found["confidence"] = float(np.mean(answers.given().confidence)) if len(answers.given().confidence) else math.nan
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def detection_of(inside: Answers, outside: Answers) -> dict[str, float]:
+    """Return how well confidence tells in-domain answers from others, as fractions."""
+    if not len(inside.given().confidence) or not len(outside.given().confidence):
+        return {}
+    return {name: measure.function(inside, outside) for name, measure in DETECTION.items()}

@@ -1,0 +1,85 @@
+"""Two scales of the experiments: the paper's own settings, and one that two cores finish in hours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from knn_ue.data import Task
+from knn_ue.training import TrainingOptions
+
+ScaleName = Literal["small", "paper"]
+
+# A setup is one trained task; its name is also the folder of its data sets.
+TASKS: Mapping[str, Task] = {
+    "sentiment": "text-classification",
+    "nli": "text-pair",
+    "ner": "token-classification",
+    "intent": "text-classification",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large the experiments are.
+
+    `encoders` and `options` are by setup. Sets are cut to `train_rows`, `validation_rows` and `test_rows` (None: all),
+    drawn with a fixed seed; mc-dropout, which costs a pass for each of its draws, sees the first `passes_rows` of each
+    set. `epsilons` are those label smoothing chooses from. With `shared_validation` the same validation rows stop the
+    training and fit the method, as in the paper; otherwise each has one half. With `shared_layers` one pass over the
+    rows serves dac, which reads every layer, and all other methods; large sets have no room for that. `threads` is how
+    many torch uses, so that sums are added in the same order on every machine; None leaves it alone. `timed_rows` are
+    timed `repeats` times.
+    """
+
+    name: ScaleName
+    n_seeds: int
+    encoders: Mapping[str, str]
+    options: Mapping[str, TrainingOptions]
+    train_rows: Mapping[str, int] = field(default_factory=dict)
+    validation_rows: int | None = None
+    test_rows: int | None = None
+    passes_rows: int | None = None
+    timed_rows: int | None = None
+    repeats: int = 5
+    epsilons: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2, 0.3)
+    shared_validation: bool = False
+    shared_layers: bool = True
+    threads: int | None = None
+
+
+_FAST = TrainingOptions.fast()
+
+SMALL = Scale(
+    name="small",
+    n_seeds=3,
+    encoders=dict.fromkeys(TASKS, "minilm"),
+    options={
+        "sentiment": replace(_FAST, max_length=64, epochs=2),
+        "nli": replace(_FAST, max_length=64, epochs=3, learning_rate=3e-4),
+        "ner": replace(_FAST, max_length=64, epochs=3, learning_rate=5e-4),
+        "intent": replace(_FAST, max_length=32, epochs=5, learning_rate=5e-4),
+    },
+    train_rows={"sentiment": 2000, "nli": 3000, "ner": 2500, "intent": 3000},
+    validation_rows=1000,
+    test_rows=1000,
+    passes_rows=200,
+    timed_rows=256,
+    epsilons=(0.05, 0.1, 0.3),
+    threads=1,
+)
+
+PAPER = Scale(
+    name="paper",
+    n_seeds=5,
+    encoders={
+        "sentiment": "microsoft/mdeberta-v3-base",
+        "nli": "microsoft/deberta-v3-base",
+        "ner": "microsoft/mdeberta-v3-base",
+        "intent": "microsoft/deberta-v3-base",
+    },
+    options=dict.fromkeys(TASKS, TrainingOptions()),
+    shared_validation=True,
+    shared_layers=False,
+)
+
+SCALES: Mapping[ScaleName, Scale] = {"small": SMALL, "paper": PAPER}

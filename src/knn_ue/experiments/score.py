@@ -1,0 +1,103 @@
+"""One cell: a method fitted and scored on every test set of a setup, with one seed."""
+
+import time
+from typing import Any
+
+from knn_ue import metrics
+from knn_ue.arrays import FloatArray, softmax
+from knn_ue.calibrators import KnnUE, LogitScaling
+from knn_ue.calibrators.base import prediction_of
+from knn_ue.datastore import Datastore
+from knn_ue.demo.cache import key_of
+from knn_ue.experiments.answers import Answers, answers_of
+from knn_ue.experiments.bench import Bench
+from knn_ue.experiments.cells import REVISION, CellName, Content
+from knn_ue.experiments.measures import detection_of, scores_of
+from knn_ue.experiments.specs import EXACT, PASSES, Spec
+from knn_ue.methods import METHODS
+from knn_ue.types import Outputs
+
+_QUERIES = 2048  # of each set: enough to tell how much an index finds
+
+
+def score_name(bench: Bench, spec: Spec, seed: int) -> CellName:
+    """Return the name of the cell: its key holds the model's key, the rows and the method."""
+    model = bench.model_name(bench.training_of(spec), seed)
+    caps = bench.scale.passes_rows if spec.method == PASSES else None
+    key = key_of(REVISION, model.key, bench.material.scores_key, spec.options(), bench.encoding_of(spec), caps)
+    return CellName(bench.setup.name, f"{spec}.seed{seed}", key)
+
+
+def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
+    """Fit the method, score it on every test set, keep scores and answers, and return the scores."""
+    name = score_name(bench, spec, seed)
+    began = time.perf_counter()
+    with bench.fixed_threads():
+        calibrator = fitted(bench, spec, seed)
+        fit_seconds = time.perf_counter() - began
+        content: Content = {"kind": "scores", "method": spec.method, "seed": seed, "options": spec.options()}
+        content["training"] = bench.training_of(spec).name
+        content["sets"] = {}
+        inside: Answers | None = None
+        for part, rows in bench.material.sets.items():
+            outputs = bench.outputs(spec, seed, part)
+            weight = calibrator.weight(outputs)  # once: it may be a search for neighbors
+            prediction = prediction_of(outputs, softmax(outputs.logits, weight))
+            answers = answers_of(outputs, prediction, rows)
+            measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
+            measured |= scores_of(answers)
+            if isinstance(calibrator, KnnUE):
+                measured |= weights(outputs, weight, prediction.confidence)
+            if inside is not None and rows.role in ("out", "outside"):
+                measured |= detection_of(inside, answers)
+            content["sets"][part] = measured
+            bench.store.write_arrays(name, part, answers.to_arrays())
+            inside = inside or answers
+        if spec.index != EXACT:
+            content["coverage"] = coverage(bench, spec, seed, calibrator)
+    content["fit_seconds"] = fit_seconds
+    content["seconds"] = time.perf_counter() - began
+    return bench.store.write(name, content)
+
+
+def read_answers(bench: Bench, spec: Spec, seed: int, part: str) -> Answers | None:
+    """Return the kept answers of a measured cell, None where they are not here."""
+    arrays = bench.store.read_arrays(score_name(bench, spec, seed), part)
+    return None if arrays is None else Answers.from_arrays(arrays)
+
+
+def fitted(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
+    """Return the calibrator of the method, fitted on the rows that did not stop the training."""
+    method = METHODS[spec.method]
+    # The softmax of several passes learns nothing: one pass is enough to fit it.
+    seen = Spec(method="softmax") if spec.method == PASSES else spec
+    fitting = bench.outputs(seen, seed, "fitting")
+    train = bench.outputs(spec, seed, "train") if method.reads_training else fitting
+    return method.make(train, spec.search).fit(fitting)
+
+
+def weights(outputs: Outputs, weight: FloatArray, confidence: FloatArray) -> dict[str, float]:
+    """Return the mean weight and confidence of right and of wrong answers (words in tagging)."""
+    if outputs.labels is None:
+        return {}
+    right = outputs.predicted == outputs.labels
+    found = {}
+    for word, rows in (("right", right), ("wrong", ~right)):
+        if rows.any():
+            found[f"weight_{word}"] = float(weight[rows].mean())
+            found[f"confidence_{word}"] = float(confidence[rows].mean())
+    return found
+
+
+def coverage(bench: Bench, spec: Spec, seed: int, calibrator: LogitScaling) -> dict[str, float]:
+    """Return the share of the exact neighbors that the index of a method finds, by test set."""
+    assert isinstance(calibrator, KnnUE)
+    assert isinstance(calibrator.store, Datastore)
+    exact = calibrator.store.reindexed(EXACT)
+    found = {}
+    for part, rows in bench.material.sets.items():
+        if rows.labelled:
+            queries = bench.outputs(spec, seed, part).require_features("coverage")[:_QUERIES]
+            ids = [store.search(queries, spec.n_neighbors).ids for store in (exact, calibrator.store)]
+            found[part] = metrics.neighbor_coverage(exact_ids=ids[0], found_ids=ids[1])
+    return found

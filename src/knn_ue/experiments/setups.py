@@ -1,0 +1,269 @@
+"""Which data sets a task is trained on and scored on: the paper's, those of a folder, or VADER's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from knn_ue.data import Task
+from knn_ue.errors import InvalidInputError
+from knn_ue.experiments.scales import TASKS
+
+Role = Literal["in", "out", "human", "outside"]
+
+_VALIDATION = ("val", "validation", "dev")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredSet:
+    """One test set: `sources` are files or named sources, read one after the other.
+
+    `role`: "in" is the in-domain test set, "out" another domain with the same labels, "human" a set that is scored but
+    is neither, "outside" one whose labels the model does not know, used to be told apart from "in". `stands_for` is
+    the set of the paper in whose place it is read.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    role: Role
+    stands_for: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What one task is trained on and scored on; the first of `sets` is the in-domain one.
+
+    `differs` says how the data differ from the paper's, nothing where they do not.
+    """
+
+    name: str
+    task: Task
+    train: str
+    validation: str
+    sets: tuple[ScoredSet, ...]
+    differs: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which data sets of a folder to take, by task; what is not named is found."""
+
+    in_domain: Mapping[str, str] = field(default_factory=dict)
+    out_of_domain: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, in_domain: Sequence[str], out_of_domain: Sequence[str]) -> "Choice":
+        """Read what people type: task=name, and task=name,name.
+
+        >>> Choice.parse(["ner=btc"], ["ner=wikigold,uner-ewt"]).out_of_domain
+        {'ner': ['wikigold', 'uner-ewt']}
+        """
+        inside, outside = _pairs(in_domain, "--in-domain"), _pairs(out_of_domain, "--out-of-domain")
+        return cls(in_domain=inside, out_of_domain={task: names.split(",") for task, names in outside.items()})
+
+
+# The data sets we know: which is in domain, which others are scored, and whose place they take.
+_KNOWN: Mapping[str, tuple[str, Sequence[tuple[str, Sequence[str], Role, str | None]]]] = {
+    "sentiment": (
+        "imdb",
+        (
+            ("imdb", ("test",), "in", "IMDb"),
+            ("dynasent-yelp", ("test",), "out", "Yelp"),
+            ("dynasent-r2", ("test",), "out", None),
+            ("dynasent-yelp", ("test_neutral",), "outside", None),
+        ),
+    ),
+    "nli": (
+        "mnli",
+        (
+            ("mnli", ("test",), "in", "MNLI"),
+            ("snli", ("test",), "out", "SNLI"),
+            ("anli", ("test_r1", "test_r2", "test_r3"), "out", None),
+            ("chaosnli-mnli", ("test",), "human", None),
+        ),
+    ),
+    "ner": (
+        "wikineural",
+        (
+            ("wikineural", ("test",), "in", "bn"),
+            ("uner-ewt", ("test",), "out", "nw"),
+            ("crossner-politics", ("test",), "out", "tc"),
+            ("crossner-science", ("test",), "out", None),
+            ("wikigold", ("test",), "out", None),
+        ),
+    ),
+    "intent": ("clinc150", (("clinc150", ("test",), "in", None), ("clinc150", ("oos_test",), "outside", None))),
+}
+_SAME_DATA = {"imdb", "mnli", "snli"}  # samples of the paper's own sets
+
+
+def vader_setups() -> tuple[Setup, ...]:
+    """Return the one setup that needs no folder: movie snippets, with reviews, editorials and tweets elsewhere."""
+    others = [ScoredSet(name=name, sources=(f"vader:{name}",), role="out") for name in ("amazon", "nyt", "tweets")]
+    others[0] = replace(others[0], stands_for="Yelp")
+    return (
+        Setup(
+            name="sentiment",
+            task=TASKS["sentiment"],
+            train="vader:movies:train",
+            validation="vader:movies:validation",
+            sets=(
+                ScoredSet(name="movies", sources=("vader:movies:test",), role="in", stands_for="IMDb"),
+                *others,
+            ),
+            differs="movie snippets for IMDb, Amazon sentences for Yelp (VADER's ratings)",
+        ),
+    )
+
+
+def paper_setups(ontonotes: Path | None) -> tuple[Setup, ...]:
+    """Return the paper's own data; NER only with a folder of OntoNotes columns, `bn/train.conll` and so on."""
+    sentiment, nli = (
+        Setup(
+            name=name,
+            task=TASKS[name],
+            train=f"paper:{inside}:train",
+            validation=f"paper:{inside}:validation",
+            sets=(
+                ScoredSet(name=inside, sources=(f"paper:{inside}:test",), role="in", stands_for=titles[0]),
+                ScoredSet(name=other, sources=(f"paper:{other}:test",), role="out", stands_for=titles[1]),
+            ),
+        )
+        for name, inside, other, titles in (
+            ("sentiment", "imdb", "yelp", ("IMDb", "Yelp")),
+            ("nli", "mnli", "snli", ("MNLI", "SNLI")),
+        )
+    )
+    if ontonotes is None:
+        return sentiment, nli
+
+    def columns(domain: str, split: str) -> str:
+        return f"paper:ontonotes-{domain}:{split}?path={ontonotes / domain / split}.conll"
+
+    sets = [
+        ScoredSet(
+            name=domain, sources=(columns(domain, "test"),), role="in" if domain == "bn" else "out", stands_for=domain
+        )
+        for domain in ("bn", "nw", "tc")
+    ]
+    ner = Setup(
+        name="ner",
+        task=TASKS["ner"],
+        train=columns("bn", "train"),
+        validation=columns("bn", "validation"),
+        sets=tuple(sets),
+    )
+    return sentiment, nli, ner
+
+
+def folder_setups(folder: Path, choice: Choice | None = None) -> tuple[Setup, ...]:
+    """Return a setup for each task of the folder, laid out as `<task>/<data set>/<split>.jsonl.gz`.
+
+    The in-domain set is the one chosen, the one we know, or the only one that has train, validation and test. Out of
+    domain are those chosen, those we know, or all others that have a split named `test...` or `..._test`.
+    """
+    choice = choice or Choice()
+    if not folder.is_dir():
+        raise InvalidInputError(f"the data folder {folder} does not exist: check --data")
+    for task in (*choice.in_domain, *choice.out_of_domain):
+        if not (folder / task).is_dir():
+            raise InvalidInputError(f"{folder} has no task {task!r}: it has {', '.join(_folders(folder)) or 'none'}")
+    setups = [_folder_setup(folder / task, task, choice) for task in TASKS if (folder / task).is_dir()]
+    if not setups:
+        raise InvalidInputError(f"{folder} holds none of {', '.join(TASKS)}: lay it out as task/set/split.jsonl.gz")
+    return tuple(setups)
+
+
+def _folder_setup(folder: Path, task: str, choice: Choice) -> Setup:
+    name = _in_domain(folder, task, choice)
+    known, sets = _KNOWN[task]
+    if name == known and task not in choice.out_of_domain:
+        found = tuple(_known_set(folder, *one) for one in sets if (folder / one[0]).is_dir())
+        stands = {one.stands_for for one in found}
+        same = {one.name for one in found if one.stands_for} <= _SAME_DATA
+    else:
+        others = choice.out_of_domain.get(task) or [other for other in _folders(folder) if other != name]
+        found = (*_other_sets(folder, name, role="in"), *(s for one in others for s in _other_sets(folder, one)))
+        found = tuple(sorted(found, key=lambda one: one.role != "in"))
+        found = _in_place_of_the_papers(task, found)
+        stands, same = {one.stands_for for one in found}, False
+    places = ", ".join(f"{one.name} for {one.stands_for}" for one in found if one.stands_for)
+    differs = f"{places}, samples" if stands - {None} and not same else "samples" if same else ""
+    return Setup(
+        name=task,
+        task=TASKS[task],
+        train=_split(folder / name, "train"),
+        validation=_split(folder / name, *_VALIDATION),
+        sets=found,
+        differs=differs,
+    )
+
+
+def _in_domain(folder: Path, task: str, choice: Choice) -> str:
+    if task in choice.in_domain:
+        return choice.in_domain[task]
+    if (folder / _KNOWN[task][0]).is_dir():
+        return _KNOWN[task][0]
+    complete = [name for name in _folders(folder) if all(_has(folder / name, *one) for one in _NEEDED)]
+    if len(complete) != 1:
+        raise InvalidInputError(
+            f"{folder} has {len(complete)} sets with train, val and test ({', '.join(complete) or 'none'}): "
+            f"name the one to train on, --in-domain {task}=NAME"
+        )
+    return complete[0]
+
+
+_NEEDED = (("train",), _VALIDATION, ("test",))
+
+
+def _known_set(folder: Path, name: str, splits: Sequence[str], role: Role, stands_for: str | None) -> ScoredSet:
+    shown = name if role != "outside" else f"{name} {splits[0].removeprefix('test_').removesuffix('_test')}"
+    sources = tuple(_split(folder / name, split) for split in splits)
+    return ScoredSet(name=shown, sources=sources, role=role, stands_for=stands_for)
+
+
+def _other_sets(folder: Path, name: str, role: Role = "out") -> list[ScoredSet]:
+    """Return each test split of a data set as a set of its own; only the one named `test` can be in domain."""
+    splits = sorted({file.name.split(".")[0] for file in (folder / name).glob("*.*")})
+    tests = [split for split in splits if split.startswith("test") or split.endswith("_test")]
+    if not tests:
+        raise InvalidInputError(f"{folder / name} has no split named test: it has {', '.join(splits) or 'no files'}")
+    return [
+        ScoredSet(
+            name=name if split == "test" else f"{name} {split}",
+            sources=(_split(folder / name, split),),
+            role=role if split == "test" or role != "in" else "out",
+        )
+        for split in tests
+    ]
+
+
+def _in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...]) -> tuple[ScoredSet, ...]:
+    papers = [stands_for for *_, stands_for in _KNOWN[task][1] if stands_for]
+    return tuple(
+        replace(one, stands_for=papers[number] if number < len(papers) else None) for number, one in enumerate(sets)
+    )
+
+
+def _split(folder: Path, *names: str) -> str:
+    for name in names:
+        found = sorted(folder.glob(f"{name}.*"))
+        if found:
+            return str(found[0])
+    raise InvalidInputError(f"{folder} has no file {' or '.join(names)}.jsonl.gz: add it or choose another data set")
+
+
+def _has(folder: Path, *names: str) -> bool:
+    return any(any(folder.glob(f"{name}.*")) for name in names)
+
+
+def _folders(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def _pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    parted = [text.partition("=") for text in given]
+    for text, (task, _, names) in zip(given, parted, strict=True):
+        if task not in TASKS or not names:
+            raise InvalidInputError(f"{option} takes TASK=NAME, TASK one of {', '.join(TASKS)}, got {text!r}")
+    return {task: names for task, _, names in parted}

@@ -1,0 +1,307 @@
+"""Cells -> tables: the paper's number, ours as mean and standard deviation over seeds, and who is best for sure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from knn_ue.experiments.bench import Bench
+from knn_ue.experiments.cells import Content
+from knn_ue.experiments.claims import claims_of, time_claims_of
+from knn_ue.experiments.comparisons import Comparisons, common_seeds, compare_block, found_jobs, pair_of
+from knn_ue.experiments.material import SetRows
+from knn_ue.experiments.measures import DETECTION, measure_of
+from knn_ue.experiments.plan import Block, Table
+from knn_ue.experiments.published import Published
+from knn_ue.experiments.run import Job, Outcome
+from knn_ue.experiments.specs import PASSES, Spec
+from knn_ue.experiments.statistics import N_BOOTSTRAP, Comparison, holm, mean_and_std
+from knn_ue.experiments.toy_cases import toy_numbers
+from knn_ue.experiments.verdicts import ALPHA, Verdict, differences, judge, judge_coverage, judge_times
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """One field of a table, in the unit of its measure: the paper's number and ours.
+
+    `best` says that ours is the best of its column and better than every other method for sure.
+    """
+
+    published: Published | None = None
+    mean: float | None = None
+    std: float | None = None
+    n_seeds: int = 0
+    best: bool = False
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return "–"
+        return f"{self.mean:.2f}" if self.std is None else f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilledBlock:
+    """The numbers of one test set: `rows` are names of methods with a number for each of `measures`."""
+
+    title: str
+    measures: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, Number]]
+
+    def has_published(self, measure: str) -> bool:
+        """Say whether the paper prints this column."""
+        return any(numbers[measure].published is not None for numbers in self.rows.values() if measure in numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeRow:
+    """One method of a table of times: milliseconds a row, and how many times the first method's, with both bounds."""
+
+    published: Published | None
+    published_ratio: float | None
+    milliseconds: float
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeBlock:
+    """Times on one test set; `busy` says that other jobs ran meanwhile."""
+
+    title: str
+    rows: Mapping[str, TimeRow]
+    busy: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilledTable:
+    """A table with its numbers, its verdicts, and what a reader must know."""
+
+    table: Table
+    blocks: tuple[FilledBlock, ...] = ()
+    times: tuple[TimeBlock, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class Filler:
+    """Fills tables from the cells of an outcome; comparisons are made where answers are at hand."""
+
+    benches: Mapping[str, Bench]
+    outcome: Outcome
+    n_bootstrap: int = N_BOOTSTRAP
+    _means: dict[tuple[str, str, str, str], float] = field(default_factory=dict)
+
+    def fill(self, table: Table) -> FilledTable:
+        """Return the table with all numbers that were measured."""
+        if table.kind == "toy":
+            return _toy(table)
+        self._means = {}
+        compared: dict[tuple[str, str], Comparisons] = {}
+        blocks = []
+        for block in table.blocks:
+            if not self._is_measured(table, block):
+                continue
+            found = compare_block(
+                self.benches[block.setup], table.name, block, table.specs[block.setup], self.outcome, self.n_bootstrap
+            )
+            compared[block.setup, block.part] = found
+            filled = self._block(table, block, found)
+            # A set without its first measure (human votes, say) has nothing to tell in this table.
+            if any(row[block.measures[0]].mean is not None for row in filled.rows.values()):
+                blocks.append(filled)
+        verdicts = judge(claims_of(table), compared, self._means) + self._coverage_verdicts(table)
+        cells = {
+            (setup, timing.part): self.outcome.found[job]
+            for setup, timing in table.timings
+            if (job := Job(setup=setup, what=timing, seed=0)) in self.outcome.found
+        }
+        verdicts += judge_times(time_claims_of(table), cells)
+        return FilledTable(
+            table=table,
+            blocks=tuple(blocks),
+            times=tuple(_time_block(table, setup, part, cell) for (setup, part), cell in cells.items()),
+            verdicts=tuple(verdicts),
+            notes=self._notes(table),
+        )
+
+    def _block(self, table: Table, block: Block, compared: Comparisons) -> FilledBlock:
+        specs = table.specs[block.setup]
+        _, seeds = common_seeds(self.outcome, block.setup, [spec for spec in specs if spec.method != PASSES])
+        best = {name: self._best(block, specs, name, compared.get(name, {})) for name in block.measures}
+        rows = {}
+        for spec in specs:
+            jobs = found_jobs(self.outcome, block.setup, spec)
+            used = sorted(jobs) if spec.method == PASSES else [seed for seed in seeds if seed in jobs]
+            contents = [self.outcome.found[jobs[seed]] for seed in used]
+            numbers = {}
+            for name in block.measures:
+                values = [x for x in (stored_number(one, block.part, name) for one in contents) if x is not None]
+                numbers[name] = self._number(table, block, spec, name, values, best=best[name] == spec)
+            rows[row_name(table, spec)] = numbers
+        bench = self.benches[block.setup]
+        n_rows = len(bench.material.sets[block.part].rows)
+        title = f"{block.part}, {n_rows:,} {'sentences' if bench.setup.task == 'token-classification' else 'texts'}"
+        title += f" (in place of {block.paper})" if block.paper and block.paper.lower() != block.part else ""
+        return FilledBlock(title=title, measures=block.measures, rows=rows)
+
+    def _number(
+        self, table: Table, block: Block, spec: Spec, name: str, values: Sequence[float], *, best: bool
+    ) -> Number:
+        printed = None
+        if table.published is not None and block.paper is not None:
+            printed = table.published.rows.get(str(spec), {}).get((block.paper, name))
+        if not values:
+            return Number(published=printed)
+        unit = measure_of(name).unit
+        mean, std = mean_and_std(values)
+        self._means[block.setup, block.part, str(spec), name] = mean
+        spread = None if std is None else unit * std
+        return Number(published=printed, mean=unit * mean, std=spread, n_seeds=len(values), best=best)
+
+    def _best(
+        self, block: Block, specs: Sequence[Spec], name: str, pairs: Mapping[tuple[str, str], Comparison]
+    ) -> Spec | None:
+        """Return the method that is better than every other one, after correction for having looked at all."""
+        if not pairs:
+            return None
+        sign = 1 if measure_of(name).higher_is_better else -1
+        means = {}
+        for spec in specs:
+            contents = [self.outcome.found[job] for job in found_jobs(self.outcome, block.setup, spec).values()]
+            values = [x for x in (stored_number(one, block.part, name) for one in contents) if x is not None]
+            if values and spec.method != PASSES:
+                means[spec] = sign * sum(values) / len(values)
+        if len(means) < 2:
+            return None
+        first = max(means, key=lambda spec: means[spec])
+        found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]
+        if any(one is None or math.isnan(one.p) or sign * one.difference <= 0 for one in found):
+            return None
+        return first if max(holm([one.p for one in found if one is not None])) < ALPHA else None
+
+    def _coverage_verdicts(self, table: Table) -> list[Verdict]:
+        if table.name != "coverage":
+            return []
+        verdicts = []
+        for block in table.blocks:
+            for spec in table.specs[block.setup]:
+                if "PCA128,IVF100" in spec.index.factory and spec.index.n_probe == 32:
+                    jobs = found_jobs(self.outcome, block.setup, spec).values()
+                    shares = [stored_number(self.outcome.found[job], block.part, "coverage") for job in jobs]
+                    known = [share for share in shares if share is not None]
+                    verdicts.append(judge_coverage(block.part, row_name(table, spec), known))
+        return verdicts
+
+    def _notes(self, table: Table) -> tuple[str, ...]:
+        notes = []
+        setups = dict.fromkeys([*(block.setup for block in table.blocks), *(setup for setup, _ in table.timings)])
+        for setup in setups:
+            differs = differences(self.benches[setup])
+            notes += [f"Not the paper's ({setup}): {differs}."] if differs else []
+        names = dict.fromkeys(name for block in table.blocks for name in block.measures)
+        notes += [f"{measure_of(name).title}: {text}." for name in names if (text := measure_of(name).definition)]
+        cap = next((self.benches[setup].scale.passes_rows for setup in setups), None)
+        if cap and any(spec.method == PASSES for specs in table.specs.values() for spec in specs):
+            notes.append(
+                f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
+            )
+        for block in table.blocks:
+            if self._is_measured(table, block):
+                notes += _set_notes(self.benches[block.setup].material.sets[block.part])
+        return tuple(dict.fromkeys(notes))
+
+    def _is_measured(self, table: Table, block: Block) -> bool:
+        """Say whether some cell of the block is there: otherwise its data may not be at hand either."""
+        return any(found_jobs(self.outcome, block.setup, spec) for spec in table.specs[block.setup])
+
+
+def _set_notes(rows: SetRows) -> list[str]:
+    notes = []
+    if rows.ignored:
+        notes.append(f"{rows.name} does not annotate {', '.join(sorted(rows.ignored))}: such answers count as O.")
+    if rows.n_dropped:
+        share = f"{rows.n_dropped:,} of {rows.n_rows_read:,}"
+        notes.append(f"{rows.name}: {share} texts have labels the model does not know and are left out.")
+    return notes
+
+
+def stored_number(content: Content, part: str, name: str) -> float | None:
+    """Return a number of a cell as a fraction, None where it has none."""
+    if name == "coverage":
+        value = content.get("coverage", {}).get(part)
+    else:
+        field_name = name
+        if name in DETECTION and name.endswith("_published"):
+            field_name = DETECTION[name].field
+        value = content["sets"].get(part, {}).get(field_name)
+    return None if value is None else float(value)
+
+
+def row_name(table: Table, spec: Spec) -> str:
+    """Return how the table calls a method."""
+    return table.names.get(spec, str(spec))
+
+
+def _time_block(table: Table, setup: str, part: str, content: Content) -> TimeBlock:
+    timing = next(one for name, one in table.timings if name == setup and one.part == part)
+    paper = _paper_set(table, setup, part)
+    printed = table.published.rows if table.published is not None else {}
+    first = content["milliseconds"][str(timing.specs[0])]
+    base = printed.get(str(timing.specs[0]), {}).get((paper, "seconds"))
+    rows = {}
+    for spec in timing.specs:
+        rounds = content["milliseconds"].get(str(spec), [])
+        if not rounds:
+            continue
+        ratios = [a / b for a, b in zip(rounds, first[: len(rounds)], strict=True)]
+        number = printed.get(str(spec), {}).get((paper, "seconds"))
+        rows[row_name(table, spec)] = TimeRow(
+            published=number,
+            published_ratio=number.mean / base.mean if number is not None and base is not None else None,
+            milliseconds=median(rounds),
+            ratio=median(ratios),
+            low=min(ratios),
+            high=max(ratios),
+        )
+    what = "search only, a query" if timing.search_only else "model and method, a text or sentence"
+    return TimeBlock(title=f"{part}: milliseconds ({what})", rows=rows, busy=content["load"] > 1.5)
+
+
+def _paper_set(table: Table, setup: str, part: str) -> str:
+    """Return the paper's set of a timed one: tables of times have no blocks to say it."""
+    for block in table.blocks:
+        if block.part == part and block.paper:
+            return block.paper
+    columns = [one for one, _ in table.published.columns] if table.published is not None else []
+    return columns[[name for name, _ in table.timings].index(setup)] if columns else ""
+
+
+def _toy(table: Table) -> FilledTable:
+    found = toy_numbers()
+    assert table.published is not None
+    rows = {
+        case: {
+            measure: Number(published=table.published.rows[case].get(("toy", measure)), mean=value)
+            for measure, value in numbers.items()
+        }
+        for case, numbers in found.items()
+    }
+    printed = [number for row in rows.values() for number in row.values() if number.published is not None]
+    same = all(str(number) == str(number.published) for number in printed)
+    verdict = Verdict(
+        table=table.name,
+        claim="E-AURC punishes one low confidence in a right answer far more than ECE does",
+        place="toy",
+        measure="ECE, E-AURC",
+        paper="17.67, 18.80 / 16.83, 121.57",
+        ours=" / ".join(f"{row['ece']}, {row['e_aurc_published']}" for row in rows.values()),
+        interval="exact",
+        p=math.nan,
+        t_test=math.nan,
+        word="holds" if same else "does not hold",
+        reason="to the last digit, by the published definition" if same else "",
+    )
+    block = FilledBlock(title="six answers", measures=("ece", "e_aurc_published", "e_aurc"), rows=rows)
+    return FilledTable(table=table, blocks=(block,), verdicts=(verdict,))

@@ -1,0 +1,205 @@
+"""The paper's claims and ours: holds, does not hold, or cannot be tested here. Wishes do not count.
+
+A claim holds when our difference has the direction of the paper's and its 95 % interval, over texts and seeds,
+excludes zero, also after Holm's correction over the claims of the table. A claim of no loss holds when the interval
+stays below a stated margin. All else does not hold, and the reason says whether we saw no difference or the opposite.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from knn_ue.experiments.bench import Bench
+from knn_ue.experiments.cells import Content
+from knn_ue.experiments.claims import Claim, TimeClaim, ours_of
+from knn_ue.experiments.comparisons import Comparisons, pair_of
+from knn_ue.experiments.measures import measure_of
+from knn_ue.experiments.scales import PAPER
+from knn_ue.experiments.statistics import Comparison, holm
+
+# By setup, test set, method and measure.
+Means = Mapping[tuple[str, str, str, str], float]
+Word = Literal["holds", "does not hold", "cannot be tested here"]
+
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of one claim.
+
+    `paper` and `ours` show the two numbers of each side, `interval` the difference with its 95 % bounds, `p` the
+    bootstrap's p-value after Holm's correction, `t_test` that of the t-test over seeds. `by_our_definition` is the
+    verdict where our definition of the measure is another than the published one.
+    """
+
+    table: str
+    claim: str
+    place: str
+    measure: str
+    paper: str
+    ours: str
+    interval: str
+    p: float
+    t_test: float
+    word: Word
+    reason: str
+    by_our_definition: Word | None = None
+
+
+def judge(
+    claims: Sequence[Claim],
+    compared: Mapping[tuple[str, str], Comparisons],
+    means: Means,
+) -> list[Verdict]:
+    """Return a verdict for each claim of a table; `compared` is by (setup, part)."""
+    verdicts = _judge(claims, compared, means)
+    again = _judge([replace(claim, measure=ours_of(claim.measure)) for claim in claims], compared, means)
+    return [
+        replace(verdict, by_our_definition=other.word) if ours_of(claim.measure) != claim.measure else verdict
+        for claim, verdict, other in zip(claims, verdicts, again, strict=True)
+    ]
+
+
+def judge_times(claims: Sequence[TimeClaim], cells: Mapping[tuple[str, str], Content]) -> list[Verdict]:
+    """Return a verdict for each claim about times; the interval is that of the rounds, which were timed in turn."""
+    return [_time_verdict(claim, cells.get((claim.setup, claim.part))) for claim in claims]
+
+
+def judge_coverage(place: str, method: str, shares: Sequence[float]) -> Verdict:
+    """Return the verdict on "all three together find almost none of the exact neighbors", below 1 %."""
+    found = f"{100 * sum(shares) / len(shares):.1f} %" if shares else "–"
+    word: Word = "cannot be tested here" if not shares else "holds" if max(shares) < 0.01 else "does not hold"
+    reason = "not measured" if not shares else "n_probe is set on the index inside" if word != "holds" else ""
+    return Verdict(
+        table="coverage",
+        claim="all three combined find almost none of the exact neighbors (below 1 %)",
+        place=place,
+        measure=f"coverage of {method}",
+        paper="0.02 % (bn), 0.04 % (nw)",
+        ours=found,
+        interval=f"[{100 * min(shares):.1f}, {100 * max(shares):.1f}] over seeds" if shares else "–",
+        p=math.nan,
+        t_test=math.nan,
+        word=word,
+        reason=reason,
+    )
+
+
+def differences(bench: Bench) -> str:
+    """Return how encoder and data of a setup differ from the paper's, nothing where they do not."""
+    published = PAPER.encoders[bench.setup.name]
+    used = Path(bench.encoder_name).name or "another encoder"
+    encoder = "" if bench.encoder_name == published else f"{used} for {published.partition('/')[2]}"
+    return "; ".join(part for part in (encoder, bench.setup.differs) if part)
+
+
+def _judge(
+    claims: Sequence[Claim],
+    compared: Mapping[tuple[str, str], Comparisons],
+    means: Means,
+) -> list[Verdict]:
+    pairs = [_pair(claim, compared) for claim in claims]
+    adjusted = holm([_looked_at(claim, pair) for claim, pair in zip(claims, pairs, strict=True)])
+    return [_verdict(claim, pair, p, means) for claim, pair, p in zip(claims, pairs, adjusted, strict=True)]
+
+
+def _pair(claim: Claim, compared: Mapping[tuple[str, str], Comparisons]) -> Comparison | None:
+    pairs = compared.get((claim.block.setup, claim.block.part), {}).get(claim.measure, {})
+    found = pair_of(pairs, str(claim.first), str(claim.second))
+    return None if found is None or math.isnan(found.low) else found
+
+
+def _gain(claim: Claim, found: Comparison) -> tuple[float, float, float]:
+    """Return by how much the first is better than the second, with its bounds: above 0 is better."""
+    if measure_of(claim.measure).higher_is_better:
+        return found.difference, found.low, found.high
+    return -found.difference, -found.high, -found.low
+
+
+def _looked_at(claim: Claim, found: Comparison | None) -> float:
+    """Return the p-value that counts for Holm's correction: claims of no loss are decided by their interval."""
+    if found is None or claim.kind == "no worse":
+        return math.nan
+    return found.p
+
+
+def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> Verdict:
+    measure = measure_of(claim.measure)
+    numbers = [
+        means.get((claim.block.setup, claim.block.part, str(spec), claim.measure))
+        for spec in (claim.first, claim.second)
+    ]
+    ours = " / ".join("–" if x is None else f"{measure.unit * x:.2f}" for x in numbers)
+    paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
+    if found is None:
+        word: Word = "cannot be tested here"
+        reason, interval, t_test = "the cells, or the answers behind them, are not here", "–", math.nan
+    else:
+        gain, low, high = _gain(claim, found)
+        interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
+        word, reason = _decide(claim, low, high, p)
+        reason = reason if found.n_seeds > 1 else f"{reason}; one seed only".removeprefix("; ")
+        t_test = found.t_test
+    place = claim.block.part
+    if claim.block.paper and claim.block.paper.lower() != place:
+        place = f"{place} (for {claim.block.paper})"
+    return Verdict(
+        table=claim.table,
+        claim=claim.text,
+        place=place,
+        measure=measure.title,
+        paper=paper,
+        ours=ours,
+        interval=interval,
+        p=p,
+        t_test=t_test,
+        word=word,
+        reason=reason,
+    )
+
+
+def _decide(claim: Claim, low: float, high: float, p: float) -> tuple[Word, str]:
+    if claim.kind == "no worse":
+        unit = measure_of(claim.measure).unit
+        margin = f"{unit * claim.margin:g}"
+        if low > -claim.margin:
+            return "holds", f"the loss is below {margin}"
+        return "does not hold", f"a loss of {margin} or more is not excluded" if high > 0 else f"loses {margin} or more"
+    if low > 0 and p < ALPHA:
+        return "holds", ""
+    if high < 0:
+        return "does not hold", "the opposite was seen"
+    return "does not hold", "seen, but not after correction for many claims" if low > 0 else "no difference was seen"
+
+
+def _time_verdict(claim: TimeClaim, content: Content | None) -> Verdict:
+    rounds = (content or {}).get("milliseconds", {})
+    first, second = rounds.get(str(claim.first)), rounds.get(str(claim.second))
+    word: Word
+    if not first or not second:
+        word, reason, ours, interval = "cannot be tested here", "not timed", "–", "–"
+    else:
+        ratios = [a / b for a, b in zip(first, second[: len(first)], strict=True)]
+        ours = f"{median(ratios):.2f} times"
+        interval = f"[{min(ratios):.2f}, {max(ratios):.2f}]"
+        holds = min(ratios) >= claim.bound if claim.at_least else max(ratios) <= claim.bound
+        word = "holds" if holds else "does not hold"
+        busy = (content or {})["load"] > 1.5
+        reason = "measured while other jobs ran" if busy else ""
+    return Verdict(
+        table=claim.table,
+        claim=claim.text,
+        place=claim.part,
+        measure="time",
+        paper="in words" if claim.printed is None else f"{claim.printed:.2f} times",
+        ours=ours,
+        interval=interval,
+        p=math.nan,
+        t_test=math.nan,
+        word=word,
+        reason=reason,
+    )

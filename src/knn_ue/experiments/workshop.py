@@ -1,0 +1,256 @@
+"""A request -> benches, the plan, cells, results: what the command does, for whoever calls it from Python."""
+
+import os
+import platform
+import random
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from knn_ue.arrays import check_choice, check_positive
+from knn_ue.errors import InvalidInputError, KnnUeError
+from knn_ue.experiments.bench import Bench
+from knn_ue.experiments.cells import CellName, CellStore
+from knn_ue.experiments.page import to_html
+from knn_ue.experiments.plan import Table, make_plan
+from knn_ue.experiments.results import Results, to_csv, to_latex, to_markdown, verdicts_to_csv
+from knn_ue.experiments.run import Job, Outcome, duration, guess, in_order, read_jobs, run_jobs
+from knn_ue.experiments.scales import SCALES, Scale, ScaleName
+from knn_ue.experiments.setups import Choice, Setup, folder_setups, paper_setups, vader_setups
+from knn_ue.experiments.specs import Spec
+from knn_ue.experiments.statistics import N_BOOTSTRAP
+from knn_ue.experiments.tables import Filler
+from knn_ue.experiments.timing import TimingSpec
+from knn_ue.training.label_smoothing import LabelSmoothing
+
+Say = Callable[[str], None]
+MINILM = "minilm"
+ALL = "all"
+
+_LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "faiss-cpu")
+_SAME = 1e-6  # cells keep seven digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is to be reproduced: the scale, the data, and where results go.
+
+    Without `data` the small scale has VADER only, and the paper's scale fetches the paper's sets. `encoder` replaces
+    that of the scale. `cells` is where the small JSON files are, by default `out/cells`; models, outputs and answers
+    are in `out/work`.
+    """
+
+    out: Path
+    scale: ScaleName = "small"
+    data: Path | None = None
+    choice: Choice = field(default_factory=Choice)
+    ontonotes: Path | None = None
+    encoder: str | None = None
+    n_seeds: int | None = None
+    cells: Path | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice(self.scale, "scale", tuple(SCALES))
+        if self.n_seeds is not None:
+            check_positive(self.n_seeds, "seeds")
+
+
+class Workshop:
+    """Everything a request needs, opened when it is needed."""
+
+    def __init__(self, request: Request, say: Say = lambda _line: None, scale: Scale | None = None) -> None:
+        self.request, self.say = request, say
+        self.scale = scale or SCALES[request.scale]
+        self.n_seeds = request.n_seeds or self.scale.n_seeds
+
+    @cached_property
+    def setups(self) -> tuple[Setup, ...]:
+        """The tasks there are data for."""
+        if self.request.data is not None:
+            return folder_setups(self.request.data, self.request.choice)
+        return paper_setups(self.request.ontonotes) if self.request.scale == "paper" else vader_setups()
+
+    @cached_property
+    def plan(self) -> dict[str, Table]:
+        """Every table by name."""
+        return make_plan(self.setups)
+
+    @cached_property
+    def benches(self) -> dict[str, Bench]:
+        """A bench for each task."""
+        return self._benches(CellStore(self.request.cells or self.request.out / "cells", self.request.out / "work"))
+
+    def tables(self, names: Sequence[str]) -> list[Table]:
+        """Return the tables of these names, or all."""
+        known = [*self.plan, ALL]
+        for name in names:
+            if name not in known:
+                raise InvalidInputError(f"there is no table {name!r}: choose among {', '.join(known)}")
+        return [table for table in self.plan.values() if ALL in names or table.name in names]
+
+    def jobs(self, tables: Iterable[Table]) -> list[Job]:
+        """Return the cells of the tables, each once, in the order to run them."""
+        return in_order(job for table in tables for job in table.jobs(self.n_seeds))
+
+    def run(self, names: Sequence[str], *, fresh: bool = False) -> Outcome:
+        """Measure what was not measured before."""
+        self.request.out.mkdir(parents=True, exist_ok=True)
+        return run_jobs(self.benches, self.jobs(self.tables(names)), self.say, fresh=fresh)
+
+    def run_times(self, names: Sequence[str]) -> Outcome:
+        """Measure the times of the tables, also those measured before, and return all that is measured."""
+        jobs = [job for job in self.jobs(self.tables(names)) if isinstance(job.what, TimingSpec)]
+        timed = run_jobs(self.benches, jobs, self.say, fresh=True)
+        return replace(self.read(names), failed=timed.failed)
+
+    def read(self, names: Sequence[str]) -> Outcome:
+        """Return what was measured before."""
+        return read_jobs(self.benches, self.jobs(self.tables(names)))
+
+    def listing(self) -> list[tuple[str, str, str, str, str]]:
+        """Return a line a table: name, title, cells, how many are measured, and the time the rest will take."""
+        lines = []
+        for table in self.plan.values():
+            jobs = self.jobs([table])
+            try:
+                done: set[Job] | None = set(read_jobs(self.benches, jobs).found)
+            except KnnUeError:  # the data are not at hand: the plan can be shown all the same
+                done = None
+            left = sum(guess(self.scale.name, job) for job in jobs if done is None or job not in done)
+            time_left = "no data" if table.missing else duration(left)
+            measured = "?" if done is None else str(len(done))
+            lines.append((table.name, table.title, str(len(jobs)), measured, time_left))
+        return lines
+
+    def results(self, names: Sequence[str], outcome: Outcome, command: str, n_bootstrap: int = N_BOOTSTRAP) -> Results:
+        """Return the tables with numbers and verdicts."""
+        filler = Filler(benches=self.benches, outcome=outcome, n_bootstrap=n_bootstrap)
+        tables = []
+        for table in self.tables(names):
+            self.say(f"comparing the methods of {table.name}")
+            tables.append(filler.fill(table))
+        failed = {str(job): reason for job, reason in outcome.failed.items()}
+        return Results(tables=tables, facts=self.facts(outcome, command), failed=failed)
+
+    def facts(self, outcome: Outcome, command: str) -> dict[str, str]:
+        """Return how the numbers came about."""
+        by_setup = {name: {job.seed for job in outcome.found if job.setup == name} for name in self.benches}
+        seeds = ", ".join(f"{name} {len(found)}" for name, found in by_setup.items() if found)
+        trained, tried = self._training_seconds(outcome)
+        spent = tried + sum(content.get("seconds", 0.0) for content in outcome.found.values())
+        facts = {"command": f"`{command}`", "scale": self.scale.name, "seeds": seeds or "none measured"}
+        facts["run time"] = (
+            f"{duration(spent)} in all on one core, as the clock on the wall says; {len(trained)} trainings of "
+            f"{duration(sum(trained) / len(trained))} on average"
+            if trained
+            else duration(spent)
+        )
+        for setup in self.benches.values():
+            if by_setup[setup.setup.name]:
+                facts[setup.setup.name] = self._training_fact(setup)
+        facts["versions"] = ", ".join(f"{name} {found}" for name in _LIBRARIES if (found := _version(name)))
+        facts["machine"] = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        return facts
+
+    def recheck(self, names: Sequence[str], n_cells: int) -> dict[str, float]:
+        """Measure some cells again from nothing, in `out/recheck`, and return the largest difference of each.
+
+        Which ones is drawn at random, the same ones each time. Times are left out, which no machine repeats, and label
+        smoothing, whose epsilon several trainings choose.
+        """
+        found = self.read(names).found
+        chosen = [job for job in found if isinstance(job.what, Spec) and job.what.training is not LabelSmoothing]
+        random.Random(n_cells).shuffle(chosen)
+        folder = self.request.out / "recheck"
+        shutil.rmtree(folder, ignore_errors=True)  # models of an earlier check would be no check
+        again = run_jobs(self._benches(CellStore(folder / "cells", folder / "work")), chosen[:n_cells], self.say)
+        differences = {str(job): largest_difference(found[job], content) for job, content in again.found.items()}
+        return differences | {str(job): float("inf") for job in again.failed}
+
+    def _benches(self, store: CellStore) -> dict[str, Bench]:
+        return {setup.name: self._bench(setup, store) for setup in self.setups}
+
+    def _bench(self, setup: Setup, store: CellStore) -> Bench:
+        name = self.request.encoder or self.scale.encoders[setup.name]
+        return Bench(setup, self.scale, store, _found(name), self.say, self.request.device, name)
+
+    def _training_fact(self, bench: Bench) -> str:
+        options = self.scale.options[bench.setup.name]
+        n_rows = len(bench.material.train)
+        steps = -(-n_rows // options.batch_size)
+        frozen = f", the lowest {options.freeze_lower:.0%} of the layers frozen" if options.freeze_lower else ""
+        fitting = "the same" if self.scale.shared_validation else f"{len(bench.material.fitting):,} others"
+        return (
+            f"{n_rows:,} training rows, at most {options.epochs} epochs of {steps} steps, batch {options.batch_size}, "
+            f"learning rate {options.learning_rate:g}, {options.max_length or 'all'} sub-words{frozen}; "
+            f"{len(bench.material.stopping):,} validation rows stop the training, {fitting} fit the method"
+        )
+
+    def _training_seconds(self, outcome: Outcome) -> tuple[list[float], float]:
+        """Return how long each training took, and all those together that only helped to choose an epsilon."""
+        used: dict[CellName, Bench] = {}
+        tried: dict[CellName, Bench] = {}
+        for job in outcome.found:
+            if isinstance(job.what, Spec):
+                bench = self.benches[job.setup]
+                used[bench.model_name(bench.training_of(job.what), job.seed)] = bench
+                if job.what.training is LabelSmoothing:
+                    grid = [LabelSmoothing(epsilon=epsilon) for epsilon in self.scale.epsilons]
+                    tried |= {bench.model_name(one, 0): bench for one in grid}
+        found = {name: bench.store.read(name) for name, bench in (used | tried).items()}
+        seconds = {name: float(content["seconds"]) for name, content in found.items() if content is not None}
+        return list(seconds.values()), sum(seconds.get(name, 0.0) for name in tried)
+
+
+def write_results(results: Results, out: Path) -> list[Path]:
+    """Write results.md, .tex, .csv and .html, and verdicts.csv; return the files."""
+    out.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "results.md": to_markdown(results),
+        "results.tex": to_latex(results),
+        "results.csv": to_csv(results),
+        "verdicts.csv": verdicts_to_csv(results),
+        "results.html": to_html(results),
+    }
+    for name, text in texts.items():
+        (out / name).write_text(text, encoding="utf-8")
+    return [out / name for name in texts]
+
+
+def largest_difference(first: object, second: object) -> float:
+    """Return the largest relative difference between the numbers of two cells; seconds, which differ, are left out.
+
+    >>> largest_difference({"sets": {"a": {"ece": 0.5}}, "seconds": 1.0}, {"sets": {"a": {"ece": 0.5}}, "seconds": 2.0})
+    0.0
+    """
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = {key for key in first.keys() | second.keys() if not str(key).endswith("seconds")}
+        if any((key in first) != (key in second) for key in keys):
+            return float("inf")
+        return max((largest_difference(first[key], second[key]) for key in keys), default=0.0)
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return max((largest_difference(a, b) for a, b in zip(first, second, strict=True)), default=0.0)
+    if isinstance(first, float | int) and isinstance(second, float | int):
+        difference = abs(first - second) / max(abs(first), abs(second), _SAME)
+        return difference if difference > _SAME else 0.0
+    return 0.0 if first == second else float("inf")
+
+
+def _found(encoder: str) -> str | Path:
+    """Return the folder of the small encoder, any other name as it is."""
+    if encoder != MINILM or Path(encoder).exists():
+        return encoder
+    from knn_ue.demo.minilm import model_folder
+
+    return model_folder()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,200 @@
+"""Cells are measured once, repeat to the last digit, and survive each other's failures."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiment_data import tiny_scale, write_data
+from knn_ue.datastore import IndexOptions
+from knn_ue.experiments import run
+from knn_ue.experiments.bench import Bench
+from knn_ue.experiments.cells import CellStore
+from knn_ue.experiments.run import Job, in_order, read_jobs, run_jobs
+from knn_ue.experiments.setups import folder_setups
+from knn_ue.experiments.specs import PAPER_NAMES, Spec, methods_of
+from knn_ue.experiments.timing import TimingSpec
+from knn_ue.experiments.workshop import largest_difference
+from knn_ue.methods import METHODS
+
+POST_HOC = ("softmax", "temperature", "knn-ue")
+
+
+def benches(data, encoder, folder, scale=None, lines=None):
+    store = CellStore(folder / "cells", folder / "work")
+    say = (lambda _line: None) if lines is None else lines.append
+    return {
+        setup.name: Bench(setup, scale or tiny_scale(), store, encoder, say, "cpu") for setup in folder_setups(data)
+    }
+
+
+def jobs(setup="sentiment", methods=POST_HOC, seeds=(0,)):
+    return [Job(setup=setup, what=Spec(method=name), seed=seed) for seed in seeds for name in methods]
+
+
+@pytest.fixture(scope="module")
+def measured(data, encoder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("measured")
+    lines: list[str] = []
+    found = benches(data, encoder, folder, lines=lines)
+    return folder, found, run_jobs(found, jobs(), lines.append), lines
+
+
+def test_one_training_serves_all_post_hoc_methods(measured):
+    _, _, outcome, lines = measured
+
+    assert sum("training" in line for line in lines) == 1
+    assert len(outcome.found) == 3
+    assert not outcome.failed
+
+
+def test_a_cell_holds_the_scores_of_every_set_and_what_it_was_made_of(measured):
+    _, _, outcome, _ = measured
+
+    content = outcome.found[jobs()[2]]
+
+    assert set(content["sets"]) == {"home", "away"}
+    assert {"ece", "mce", "e_aurc", "auroc", "brier", "weight_right"} <= set(content["sets"]["home"])
+    assert {"fpr95", "detection_auroc"} <= set(content["sets"]["away"])
+    assert content["options"]["n_neighbors"] == 32
+
+
+def test_what_is_measured_is_read_and_not_measured_again(measured, data, encoder, monkeypatch):
+    folder, _, outcome, _ = measured
+    monkeypatch.setattr(run, "score_cell", lambda *_: pytest.fail("measured again"))
+
+    again = run_jobs(benches(data, encoder, folder), jobs(), lambda _line: None)
+
+    assert again.found == outcome.found
+    assert read_jobs(benches(data, encoder, folder), jobs()).found == outcome.found
+
+
+def test_the_same_seed_elsewhere_gives_the_same_numbers(measured, encoder, tmp_path):
+    other = write_data(tmp_path / "elsewhere")
+
+    again = run_jobs(benches(other, encoder, tmp_path), jobs(), lambda _line: None)
+
+    for job, content in measured[2].found.items():
+        assert largest_difference(content, again.found[job]) == 0.0
+        assert content["key"] == again.found[job]["key"]
+
+
+def test_scores_without_their_answers_are_measured_again(measured, data, encoder, tmp_path):
+    folder, _, outcome, _ = measured
+    only_cells = {
+        name: replace(bench, store=CellStore(folder / "cells", tmp_path / "work"))
+        for name, bench in benches(data, encoder, folder).items()
+    }
+    lines: list[str] = []
+
+    again = run_jobs(only_cells, jobs(methods=("softmax",)), lines.append)
+
+    assert any("seed 0" in line for line in lines)
+    assert largest_difference(again.found[jobs()[0]], outcome.found[jobs()[0]]) == 0.0
+
+
+def test_another_option_is_another_cell(measured, data, encoder):
+    folder, found, _, _ = measured
+    scale = tiny_scale()
+    slower = {name: replace(options, learning_rate=1e-3) for name, options in scale.options.items()}
+    changed = benches(data, encoder, folder, replace(scale, options=slower))
+    job = jobs()[0]
+
+    assert run.cell_name(changed["sentiment"], job).key != run.cell_name(found["sentiment"], job).key
+    assert not read_jobs(changed, jobs()).found
+
+
+def test_a_cell_that_fails_is_told_and_the_rest_goes_on(measured, data, encoder):
+    folder = measured[0]
+    too_many = Job(setup="sentiment", what=Spec(method="knn-ue", n_neighbors=1000), seed=0)
+    lines: list[str] = []
+
+    outcome = run_jobs(benches(data, encoder, folder), [too_many, *jobs()], lines.append)
+
+    assert outcome.failed == {too_many: "n_neighbors=1000 exceeds the 96 stored examples: lower it or add more"}
+    assert len(outcome.found) == 3
+    assert any("FAILED: n_neighbors=1000" in line for line in lines)
+
+
+def test_a_cell_another_process_is_at_is_left_to_it_and_read_when_it_is_done(measured, data, encoder):
+    _, found, _, _ = measured
+    job = jobs()[0]
+    name = run.cell_name(found["sentiment"], job)
+    (found["sentiment"].store.cells / name.file).unlink()
+    lines: list[str] = []
+    bench = found["sentiment"]
+
+    with bench.store.reserved(f"cell-{name.key}", wait=False):
+        assert not run._do(job, bench, run.Outcome(), run._Clock(found, [job]), lines.append, "", False, wait=False)
+    assert run._do(job, bench, run.Outcome(), run._Clock(found, [job]), lines.append, "", False, wait=True)
+
+
+def test_every_table_has_one_seed_before_any_has_two_and_long_cells_come_last():
+    mixed = [
+        Job(setup="nli", what=Spec(method="knn-ue"), seed=1),
+        Job(setup="nli", what=TimingSpec(part="x", specs=(Spec(method="softmax"),)), seed=0),
+        Job(setup="nli", what=Spec(method="mc-dropout"), seed=0),
+        Job(setup="nli", what=Spec(method="label-smoothing"), seed=0),
+        Job(setup="nli", what=Spec(method="sngp"), seed=0),
+        Job(setup="ner", what=Spec(method="dac"), seed=0),
+        Job(setup="ner", what=Spec(method="dac"), seed=0),
+    ]
+
+    assert in_order(mixed) == [mixed[5], mixed[4], mixed[3], mixed[2], mixed[1], mixed[0]]
+
+
+def test_times_and_coverage_are_measured(measured, data, encoder):
+    folder = measured[0]
+    found = benches(data, encoder, folder)
+    index = Spec(method="knn-ue", index=IndexOptions(factory="PCA8,Flat", recompute=False))
+    plain = Spec(method="knn-ue")
+    wanted = [
+        Job(setup="sentiment", what=index, seed=0),
+        Job(setup="sentiment", what=TimingSpec(part="home", specs=(Spec(method="softmax"), plain)), seed=0),
+        Job(setup="sentiment", what=TimingSpec(part="home", specs=(plain, index), search_only=True), seed=0),
+    ]
+
+    outcome = run_jobs(found, wanted, lambda _line: None)
+
+    assert not outcome.failed
+    assert 0 < outcome.found[wanted[0]]["coverage"]["home"] <= 1
+    assert all(len(rounds) == 2 for rounds in outcome.found[wanted[1]]["milliseconds"].values())
+    assert set(outcome.found[wanted[2]]["milliseconds"]) == {str(plain), str(index)}
+
+
+def test_the_papers_methods_are_all_of_ours_but_one():
+    assert set(METHODS) - set(PAPER_NAMES) == {"mahalanobis"}
+    assert "e-ner" in methods_of("token-classification")
+    assert "e-ner" not in methods_of("text-pair")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setup", ["sentiment", "nli", "ner"])
+def test_every_method_of_every_task_gets_its_cell(data, encoder, tmp_path, setup):
+    found = benches(data, encoder, tmp_path)
+    wanted = jobs(setup, methods_of(found[setup].setup.task))
+
+    outcome = run_jobs(found, wanted, lambda _line: None)
+
+    assert not outcome.failed
+    assert len(outcome.found) == len(wanted)
+
+
+@pytest.mark.slow
+def test_the_epsilon_of_label_smoothing_is_chosen_with_the_first_seed_and_kept(data, encoder, tmp_path):
+    lines: list[str] = []
+    found = benches(data, encoder, tmp_path, lines=lines)
+
+    run_jobs(found, jobs(methods=("label-smoothing",), seeds=(0, 1)), lines.append)
+
+    trained = [line.split()[1] for line in lines if "training" in line]
+    chosen = found["sentiment"].chosen_epsilon()
+    assert trained == [
+        "model-label-smoothing-epsilon0.1.seed0",
+        "model-label-smoothing-epsilon0.3.seed0",
+        f"model-label-smoothing-epsilon{chosen}.seed1",
+    ]
+    scores = [
+        found["sentiment"].model_cell(METHODS["label-smoothing"].training(epsilon=epsilon), 0)["score"]
+        for epsilon in (0.1, 0.3)
+    ]
+    assert chosen == (0.1 if scores[0] >= scores[1] else 0.3)

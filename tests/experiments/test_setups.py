@@ -1,0 +1,93 @@
+"""Which sets a folder offers, and how people choose among them."""
+
+import pytest
+
+from experiment_data import write_rows
+from knn_ue.errors import InvalidInputError
+from knn_ue.experiments.setups import Choice, folder_setups, paper_setups, vader_setups
+
+ROW = [{"text": "fine", "label": "pos"}]
+
+
+def make(folder, *files):
+    for file in files:
+        write_rows(folder / file, ROW)
+    return folder
+
+
+def test_the_only_complete_set_is_in_domain_and_all_others_with_a_test_split_are_out(tmp_path):
+    make(tmp_path, *(f"sentiment/home/{split}.jsonl" for split in ("train", "val", "test")))
+    make(tmp_path, "sentiment/away/test.jsonl", "sentiment/far/test_r1.jsonl", "sentiment/far/dev.jsonl")
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert setup.train.endswith("home/train.jsonl")
+    assert [(one.name, one.role) for one in setup.sets] == [("home", "in"), ("away", "out"), ("far test_r1", "out")]
+
+
+def test_two_complete_sets_ask_which_one_to_train_on(tmp_path):
+    for name in ("a", "b"):
+        make(tmp_path, *(f"nli/{name}/{split}.jsonl" for split in ("train", "validation", "test")))
+
+    with pytest.raises(InvalidInputError, match=r"2 sets with train, val and test \(a, b\).*--in-domain nli=NAME"):
+        folder_setups(tmp_path)
+
+    (setup,) = folder_setups(tmp_path, Choice.parse(["nli=b"], []))
+    assert setup.sets[0].name == "b"
+    assert setup.validation.endswith("b/validation.jsonl")
+
+
+def test_chosen_sets_are_the_only_ones_out_of_domain(tmp_path):
+    make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
+    make(tmp_path, "ner/x/test.jsonl", "ner/y/test.jsonl")
+
+    (setup,) = folder_setups(tmp_path, Choice.parse([], ["ner=y"]))
+
+    assert [one.name for one in setup.sets] == ["home", "y"]
+
+
+def test_sets_take_the_place_of_the_papers_in_order_and_say_so(tmp_path):
+    make(tmp_path, *(f"sentiment/home/{split}.jsonl" for split in ("train", "val", "test")))
+    make(tmp_path, "sentiment/away/test.jsonl", "sentiment/far/test.jsonl")
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert [one.stands_for for one in setup.sets] == ["IMDb", "Yelp", None]
+    assert setup.differs == "home for IMDb, away for Yelp, samples"
+
+
+@pytest.mark.parametrize("given", ["imdb", "music=a", "ner="])
+def test_a_choice_names_a_task_and_a_set(given):
+    with pytest.raises(InvalidInputError, match="--in-domain takes TASK=NAME"):
+        Choice.parse([given], [])
+
+
+def test_a_task_without_a_folder_is_told(tmp_path):
+    make(tmp_path, "sentiment/home/test.jsonl")
+
+    with pytest.raises(InvalidInputError, match="has no task 'ner': it has sentiment"):
+        folder_setups(tmp_path, Choice.parse(["ner=x"], []))
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="holds none of sentiment, nli, ner, intent"):
+        folder_setups(tmp_path)
+
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        folder_setups(tmp_path / "nowhere")
+
+
+def test_a_set_without_a_training_split_is_told(tmp_path):
+    make(tmp_path, "intent/home/test.jsonl")
+
+    with pytest.raises(InvalidInputError, match="has no file train"):
+        folder_setups(tmp_path, Choice.parse(["intent=home"], []))
+
+
+def test_without_a_folder_there_is_vader_and_at_the_papers_scale_the_papers_sets(tmp_path):
+    assert [one.name for one in vader_setups()[0].sets] == ["movies", "amazon", "nyt", "tweets"]
+    assert [setup.name for setup in paper_setups(None)] == ["sentiment", "nli"]
+
+    ner = paper_setups(tmp_path)[2]
+    assert [one.stands_for for one in ner.sets] == ["bn", "nw", "tc"]
+    assert ner.train == f"paper:ontonotes-bn:train?path={tmp_path}/bn/train.conll"

@@ -1,0 +1,162 @@
+"""Verdicts: same direction, an interval without zero, many claims at once; nothing else holds."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from knn_ue.experiments.claims import Claim, TimeClaim, claims_of, time_claims_of
+from knn_ue.experiments.plan import Block, make_plan
+from knn_ue.experiments.published import Published
+from knn_ue.experiments.setups import paper_setups
+from knn_ue.experiments.specs import Spec
+from knn_ue.experiments.statistics import Comparison
+from knn_ue.experiments.verdicts import judge, judge_coverage, judge_times
+
+BLOCK = Block(setup="sentiment", part="imdb", paper="IMDb", measures=("ece",))
+OURS, RIVAL = Spec(method="knn-ue"), Spec(method="softmax")
+CLAIM = Claim(
+    table="sentiment",
+    text="ours beats the other",
+    block=BLOCK,
+    measure="ece",
+    first=OURS,
+    second=RIVAL,
+    printed=(Published(0.95), Published(4.42)),
+)
+
+
+def compared(difference, low, high, p=0.001, *, measure="ece", n_seeds=3):
+    found = Comparison(difference=difference, low=low, high=high, p=p, t_test=0.5, n_seeds=n_seeds)
+    return {("sentiment", "imdb"): {measure: {("knn-ue", "softmax"): found}}}
+
+
+def word(*arguments, claim=CLAIM, **options):
+    return judge([claim], compared(*arguments, **options), {})[0]
+
+
+def test_a_lower_error_with_an_interval_without_zero_holds():
+    assert word(-0.03, -0.05, -0.01).word == "holds"
+
+
+def test_an_interval_with_zero_does_not_hold_however_good_the_mean():
+    verdict = word(-0.03, -0.07, 0.01, p=0.2)
+
+    assert (verdict.word, verdict.reason) == ("does not hold", "no difference was seen")
+
+
+def test_the_opposite_is_called_the_opposite():
+    verdict = word(0.03, 0.01, 0.05)
+
+    assert (verdict.word, verdict.reason) == ("does not hold", "the opposite was seen")
+
+
+def test_what_is_seen_in_one_of_many_claims_is_corrected_away():
+    claims = [CLAIM] * 20
+    pairs = compared(-0.03, -0.05, -0.001, p=0.03)
+
+    verdict = judge(claims, pairs, {})[0]
+
+    assert verdict.word == "does not hold"
+    assert verdict.reason == "seen, but not after correction for many claims"
+
+
+def test_for_what_should_be_high_a_higher_number_is_the_gain():
+    claim = replace(CLAIM, measure="class_auroc")
+
+    assert word(0.03, 0.01, 0.05, claim=claim, measure="class_auroc").word == "holds"
+    assert word(-0.03, -0.05, -0.01, claim=claim, measure="class_auroc").word == "does not hold"
+
+
+def test_without_cells_a_claim_cannot_be_tested():
+    verdict = judge([CLAIM], {}, {})[0]
+
+    assert verdict.word == "cannot be tested here"
+    assert word(math.nan, math.nan, math.nan, p=math.nan).word == "cannot be tested here"
+
+
+def test_one_seed_is_told():
+    assert "one seed only" in word(-0.03, -0.05, -0.01, n_seeds=1).reason
+
+
+def test_no_loss_holds_only_while_the_interval_stays_within_the_margin():
+    claim = replace(CLAIM, kind="no worse")
+
+    assert word(0.002, -0.001, 0.009, claim=claim).word == "holds"
+    assert word(0.002, -0.010, 0.011, claim=claim).reason == "a loss of 1 or more is not excluded"
+    assert word(0.030, 0.020, 0.040, claim=claim).reason == "loses 1 or more"
+
+
+def test_our_definition_gets_a_verdict_of_its_own():
+    claim = replace(CLAIM, measure="e_aurc_published")
+    better = Comparison(difference=-0.1, low=-0.2, high=-0.05, p=0.001, t_test=0.1, n_seeds=3)
+    pairs = {("sentiment", "imdb"): {"e_aurc_published": {("knn-ue", "softmax"): better}}}
+
+    assert judge([claim], pairs, {})[0].by_our_definition == "cannot be tested here"
+
+    pairs["sentiment", "imdb"]["e_aurc"] = {("softmax", "knn-ue"): better}
+    verdict = judge([claim], pairs, {})[0]
+    assert (verdict.word, verdict.by_our_definition) == ("holds", "does not hold")
+
+
+@pytest.mark.parametrize(
+    ("at_least", "rounds", "expected"), [(True, [30, 28], "holds"), (False, [30, 9], "does not hold")]
+)
+def test_a_claim_about_time_must_hold_in_every_round(at_least, rounds, expected):
+    claim = TimeClaim(
+        table="time",
+        text="",
+        setup="nli",
+        part="x",
+        first=OURS,
+        second=RIVAL,
+        at_least=at_least,
+        bound=10.0,
+        printed=2.0,
+    )
+    content = {"milliseconds": {"knn-ue": rounds, "softmax": [1.0, 1.0]}, "load": 3.0}
+
+    (verdict,) = judge_times([claim], {("nli", "x"): content})
+
+    assert verdict.word == expected
+    assert verdict.reason == "measured while other jobs ran"
+    assert judge_times([claim], {})[0].word == "cannot be tested here"
+
+
+def test_coverage_above_one_percent_contradicts_the_paper():
+    assert judge_coverage("x", "all three", [0.43, 0.45]).word == "does not hold"
+    assert judge_coverage("x", "all three", [0.0002]).word == "holds"
+    assert judge_coverage("x", "all three", []).word == "cannot be tested here"
+
+
+def test_the_claims_of_a_table_point_the_way_the_paper_prints(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+
+    claims = {(c.block.part, c.measure, c.second.method): c for c in claims_of(plan["ner"])}
+
+    assert claims["bn", "ece", "softmax"].first == OURS
+    beaten = next(c for c in claims_of(plan["ner"]) if c.block.part == "bn" and c.first.method == "dac")
+    assert (beaten.measure, beaten.second) == ("ece", OURS)  # DAC has the best printed ECE, 1.62 against 1.78
+    assert claims["bn", "e_aurc_published", "knn-ue"].first.method in ("knn-ue-no-label", "e-ner")
+
+
+def test_every_claim_with_numbers_gains_in_print(tmp_path):
+    from knn_ue.experiments.measures import measure_of
+
+    plan = make_plan(paper_setups(tmp_path))
+    claims = [
+        claim for table in plan.values() for claim in claims_of(table) if claim.kind == "better" and claim.printed
+    ]
+
+    assert len(claims) > 80
+    for claim in claims:
+        sign = 1 if measure_of(claim.measure).higher_is_better else -1
+        assert sign * (claim.printed[0].mean - claim.printed[1].mean) > 0
+
+
+def test_times_are_claimed_relative_to_the_printed_ratio(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+
+    (claim,) = [c for c in time_claims_of(plan["time"]) if c.setup == "nli" and c.first.method == "dac"]
+
+    assert claim.printed == pytest.approx(785.15 / 8.41)
