@@ -9,6 +9,8 @@ from knn_ue.calibrators import DensitySoftmax
 from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
 from knn_ue.types import Outputs
 
+pytestmark = pytest.mark.slow
+
 
 def log_loss(probs, labels):
     return -np.log(probs[np.arange(len(labels)), labels]).mean()

@@ -13,6 +13,8 @@ from knn_ue.experiments.results import to_csv, to_latex, to_markdown, verdicts_t
 from knn_ue.experiments.tables import stored_number
 from knn_ue.experiments.workshop import Request, Workshop, largest_difference, write_results
 
+pytestmark = pytest.mark.slow
+
 TABLES = ("weights", "top-k-sentiment", "toy", "ner")
 
 

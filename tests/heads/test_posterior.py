@@ -13,6 +13,8 @@ from knn_ue.heads.posterior import PosteriorHead  # noqa: E402
 from knn_ue.training.posterior import Posterior, uncertain_cross_entropy  # noqa: E402
 from rays import points_at, two_blobs  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 6
 ALPHA = np.array([[1.2, 3.4, 8.0], [1.0, 1.0, 1.0], [400.0, 2.0, 30.0]])
 LABELS = np.array([2, 0, 1])

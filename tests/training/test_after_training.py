@@ -17,6 +17,8 @@ pytest.importorskip("accelerate")
 from knn_ue.encoding.heads import head_of  # noqa: E402
 from knn_ue.encoding.huggingface import HuggingFaceEncoder  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 TEXT, _, TAGGING = TASKS
 OPTIONS = TrainingOptions(batch_size=8, learning_rate=2e-3, epochs=2, max_steps=9, max_length=32)
 N_ROWS = 33  # the last batch of an epoch has one row

@@ -15,6 +15,8 @@ from knn_ue.training.labels import score_outputs
 from knn_ue.training.method import TrainingMethod
 from tiny_models import CLASS_NAMES, FAMILIES, ROWS, TASKS, save_tiny_model, text_rows
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
