@@ -23,16 +23,12 @@ def invoke(*arguments):
     return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
 
 
-def started(*arguments):
+def started(*arguments, output=subprocess.DEVNULL):
+    """Start the command as a process of its own; leave the `with` block to wait for it."""
     code = "from knn_ue.cli import app; app()"
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-c", code, "reproduce", *map(str, arguments)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = [sys.executable, "-c", code, "reproduce", *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=output, stderr=output, text=True)
 
 
 def cells_of(folder):
@@ -78,12 +74,12 @@ def test_the_papers_scale_runs_end_to_end_on_a_tiny_model_and_tiny_files(tiny_mo
     data = write_data(tmp_path / "data", tasks=("nli",))
     deberta = tiny_model("deberta-v2", "text-classification")
 
-    process = started(
-        *("nli", "brier", "time-k"),
-        *("--scale", "paper", "--seeds", 1, "--data", data, "--encoder", deberta, "--out", tmp_path),
-    )
-    output, _ = process.communicate(timeout=900)
+    with (tmp_path / "log").open("w") as log:
+        arguments = ("--scale", "paper", "--seeds", 1, "--data", data, "--encoder", deberta, "--out", tmp_path)
+        with started("nli", "brier", "time-k", *arguments, output=log) as process:
+            process.wait(timeout=900)
 
+    output = (tmp_path / "log").read_text()
     assert process.returncode == 0, output
     assert "3 tables" in output, output
     cells = cells_of(tmp_path / "cells")
@@ -98,16 +94,16 @@ def test_a_run_killed_at_random_moments_and_resumed_has_the_same_cells(data, enc
     arguments = ("weights", "--seeds", 2, "--data", data, "--encoder", encoder)
     chance = random.Random(20)
 
-    whole = started(*arguments, "--out", tmp_path / "whole")
     began = time.monotonic()
-    assert whole.wait(timeout=900) == 0
+    with started(*arguments, "--out", tmp_path / "whole") as whole:
+        assert whole.wait(timeout=900) == 0
     took = time.monotonic() - began
     for _ in range(4):
-        process = started(*arguments, "--out", tmp_path / "killed")
-        time.sleep(chance.uniform(0.2, 0.8) * took)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert started(*arguments, "--out", tmp_path / "killed").wait(timeout=900) == 0
+        with started(*arguments, "--out", tmp_path / "killed") as process:
+            time.sleep(chance.uniform(0.2, 0.8) * took)
+            process.send_signal(signal.SIGKILL)
+    with started(*arguments, "--out", tmp_path / "killed") as resumed:
+        assert resumed.wait(timeout=900) == 0
 
     expected, found = cells_of(tmp_path / "whole" / "cells"), cells_of(tmp_path / "killed" / "cells")
     assert set(found) == set(expected)
