@@ -90,6 +90,32 @@ def test_entities_are_highlighted_with_scores_and_each_word_tells_why(servers, o
     assert "“went”" in page.inner_text("#answer-title")
     assert page.inner_text(".predicted strong") == answer["why"][2]["predicted"]
     assert page.get_by_role("button", name=re.compile("^went: ")).get_attribute("aria-pressed") == "true"
+    shown = page.inner_text("#answer")
+    assert "score is the product over its words" in shown and "missed" not in shown
+
+
+def test_entities_with_scores_of_their_own_say_why_and_what_may_be_missed(servers, open_page):
+    server = servers(WORDS, "knn-ue-entity")
+    page = ask(open_page(server, viewport={"width": 390, "height": 800}), "Ada Lovelace went to Oslo.")
+    answer = answer_of(server, {"tokens": ["Ada", "Lovelace", "went", "to", "Oslo", "."]})["answer"]
+    assert answer["entities"] and answer["missed"]
+
+    rows = page.locator(".entity-reasons > li").all_inner_texts()
+    for row, entity in zip(rows, answer["entities"], strict=True):
+        reasons = [f"▲ raised by {x}" for x in entity["raised_by"]] + [
+            f"▼ lowered by {x}" for x in entity["lowered_by"]
+        ]
+        assert reasons and all(text in row for text in [*reasons, f"{100 * entity['score']:.1f} %"])
+    warned = page.locator(".missed")
+    for text, missed in zip(warned.all_inner_texts(), answer["missed"], strict=True):
+        assert f"missed {missed['type']}? {100 * missed['score']:.1f} %" in text  # told by words, not by color alone
+        assert all(word in text for word in missed["text"].split())
+    assert warned.first.locator(".missed-words").evaluate("e => getComputedStyle(e).borderBottomStyle") == "dashed"
+    whole = f"Everything right and nothing missed: {100 * answer['score']:.1f} %"
+    assert whole in page.inner_text("#answer") and whole in page.inner_text("#status")
+    assert "is not the product over its words" in page.inner_text("#answer")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert page.evaluate(_FAINT) == [] and page.evaluate(_SMALL) == []
 
 
 def test_a_correction_is_stored_counts_at_once_and_can_be_undone(servers, open_page):

@@ -11,10 +11,10 @@ from knn_ue.serving.curve import risk_curve
 from pipelines import TEXT, WORDS
 
 
-@pytest.mark.parametrize("task", [TEXT, WORDS])
+@pytest.mark.parametrize(("task", "method"), [(TEXT, "knn-ue"), (WORDS, "knn-ue"), (WORDS, "knn-ue-entity")])
 @pytest.mark.parametrize("kept_apart", [False, True])
-def test_coverage_and_risk_are_counted_right(task, kept_apart, folders):
-    fitted = UncertaintyPipeline.load(folders(task), device="cpu").fitted_
+def test_coverage_and_risk_are_counted_right(task, method, kept_apart, folders):
+    fitted = UncertaintyPipeline.load(folders(task, method), device="cpu").fitted_
     rows = fitted.validation
     if kept_apart:
         mask = (rows.groups if rows.groups is not None else np.arange(len(rows))) % 2 == 0

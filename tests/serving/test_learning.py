@@ -7,9 +7,10 @@ import threading
 import pytest
 
 from cli_files import run, write_rows
-from knn_ue.calibrators import KnnUE
+from knn_ue.calibrators import KnnUE, KnnUEEntity
 from knn_ue.pipeline import UncertaintyPipeline
 from pipelines import PAIR, TEXT, WORDS, fit
+from serving_checks import near
 from tiny_models import ROWS
 
 TEXT_ROW = {"text": "a film unlike any other", "label": "pos"}
@@ -146,6 +147,28 @@ def test_refit_uses_what_was_learned(folder, client_of):
     assert after.calibrator_.params_ == expected.params_ != before.calibrator_.params_
     answer = client.post("/predict", json={"inputs": "a film", "top": 1}).json()["answers"][0]
     assert answer["score"] == pytest.approx(after("a film")[0]["score"], abs=1e-4)
+
+
+def test_entities_learn_from_an_example_at_once_and_from_a_refit_as_a_fit_would(folder, client_of):
+    path = folder(WORDS, "knn-ue-entity")
+    client = client_of(path)
+    before = UncertaintyPipeline.load(path, device="cpu")
+    row = {"tokens": ["Ada", "Lovelace", "went", "to", "Oslo", "."], "tags": ["B-PER", "I-PER", "O", "O", "B-LOC", "O"]}
+    question = {"inputs": {"tokens": row["tokens"]}, "top": 1}
+
+    ids = add(client, row)["ids"][0]
+
+    (answer,) = client.post("/predict", json=question).json()["answers"]
+    assert answer["entities"] and answer["missed"]
+    assert all(e["neighbors"][0]["id"] == ids[e["start"]] for e in answer["entities"])
+
+    add(client, *ROWS[WORDS](8, start=100))  # of the validation set, so that its neighbors are others now
+    assert client.post("/refit").json()["changed"]
+
+    after = UncertaintyPipeline.load(path, device="cpu")
+    expected = KnnUEEntity(after.calibrator_.store, n_neighbors=8).fit(after.validation_)
+    assert after.calibrator_.entities_ == expected.entities_ != before.calibrator_.entities_
+    assert near(client.post("/predict", json=question).json()["answers"], after({"tokens": row["tokens"]}, top=1))
 
 
 def test_what_the_command_line_adds_is_kept_and_followed(folder, client_of, tmp_path):

@@ -13,6 +13,7 @@ INPUTS = {
     PAIR: [{"premise": row["premise"], "hypothesis": row["hypothesis"]} for row in ROWS[PAIR](5, start=200)],
     WORDS: [{"tokens": row["tokens"]} for row in ROWS[WORDS](5, start=200)],
 }
+ENTITIES = [{"tokens": ["Ada", "Lovelace", "went", "to", "Oslo", "."]}, *INPUTS[WORDS]]
 
 
 @pytest.mark.parametrize("method", ["knn-ue", "knn-ue-no-label", "dac", "temperature", "mahalanobis"])
@@ -27,6 +28,31 @@ def test_answers_are_those_of_the_pipeline(task, method, folders, asked):
 
     assert found.status_code == 200
     assert near(found.json()["answers"], expected)
+
+
+@pytest.mark.parametrize("top", [0, 3])
+def test_entities_with_scores_of_their_own_are_answered_as_by_the_pipeline(top, folders, asked):
+    expected = UncertaintyPipeline.load(folders(WORDS, "knn-ue-entity"), device="cpu")(ENTITIES, top=top)
+    client = asked(WORDS, "knn-ue-entity")
+
+    together = client.post("/predict", json={"inputs": ENTITIES, "top": top}).json()["answers"]
+    alone = [client.post("/predict", json={"inputs": one, "top": top}).json()["answers"][0] for one in ENTITIES]
+
+    assert near(together, expected) and near(alone, expected)
+    assert any(answer["missed"] for answer in together) and any(answer["entities"] for answer in together)
+
+
+def test_all_that_is_said_of_entities_is_in_the_schema(asked):
+    from knn_ue.serving.schemas import Entity, Missed, TaggedAnswer
+
+    schemas = {"answer": TaggedAnswer, "entities": Entity, "missed": Missed}
+    answers = asked(WORDS, "knn-ue-entity").post("/predict", json={"inputs": ENTITIES}).json()["answers"]
+
+    documented = {name: set(model.model_fields) for name, model in schemas.items()}
+    for answer in answers:
+        assert set(answer) == documented["answer"]
+        assert all(set(entity) | {"would_be"} == documented["entities"] for entity in answer["entities"])
+        assert all(set(missed) == documented["missed"] for missed in answer["missed"])
 
 
 @pytest.mark.parametrize("task", INPUTS)
@@ -60,9 +86,9 @@ def test_a_threshold_of_the_request_makes_abstentions(asked):
     assert unsure["label"] is None and unsure["would_be"] == sure["label"]
 
 
-@pytest.mark.parametrize("task", INPUTS)
-def test_an_explanation_adds_up(task, asked):
-    found = asked(task).post("/explain", json={"inputs": INPUTS[task], "top": 4}).json()
+@pytest.mark.parametrize(("task", "method"), [*((task, "knn-ue") for task in INPUTS), (WORDS, "knn-ue-entity")])
+def test_an_explanation_adds_up(task, method, asked):
+    found = asked(task, method).post("/explain", json={"inputs": INPUTS[task], "top": 4}).json()
 
     assert len(found["explanations"]) == len(INPUTS[task])
     for one in found["explanations"]:

@@ -138,7 +138,11 @@ class Word(BaseModel):
 
 
 class Entity(BaseModel):
-    """An entity: the words from `start` up to, not including, `end`."""
+    """An entity: the words from `start` up to, not including, `end`.
+
+    With the method knn-ue-entity `score` is the probability that its type and span are right, and `raised_by` and
+    `lowered_by` say why; with any other one it is the product over its words, and they are left out.
+    """
 
     type: str | None
     text: str
@@ -148,14 +152,32 @@ class Entity(BaseModel):
     raw_score: float
     abstained: bool
     would_be: str | None = None
+    raised_by: list[str] | None = None
+    lowered_by: list[str] | None = None
     neighbors: list[Neighbor]
 
 
+class Missed(BaseModel):
+    """Words from `start` up to, not including, `end` that may hide an entity the model missed, and how likely."""
+
+    type: str
+    text: str
+    start: int
+    end: int
+    score: float
+
+
 class TaggedAnswer(BaseModel):
-    """The answer to a sentence."""
+    """The answer to a sentence; `score`, `none_missed` and `missed` are there with the method knn-ue-entity only.
+
+    `score` is the probability that all entities are right and none is missed, `none_missed` that of the latter.
+    """
 
     words: list[Word]
     entities: list[Entity]
+    score: float | None = None
+    none_missed: float | None = None
+    missed: list[Missed] | None = None
 
 
 class PredictResponse(BaseModel):

@@ -3,7 +3,8 @@
 import { bar, byId, el, number, percent } from "./dom.js";
 import { feedback } from "./feedback.js";
 import { neighborhood } from "./neighbors.js";
-import { sentenceWithEntities } from "./words.js";
+import { reasonLines } from "./reasons.js";
+import { sentenceWithEntities, wholeSentence } from "./words.js";
 
 /** Show an explanation; returns what to call when the threshold moves. */
 export function showAnswer(found, context) {
@@ -37,7 +38,7 @@ export function showAnswer(found, context) {
 }
 
 function spoken(answer, why) {
-  if ("words" in answer) return `${answer.entities.length} entities in ${answer.words.length} words.`;
+  if ("words" in answer) return `${answer.entities.length} entities in ${answer.words.length} words. ${wholeSentence(answer)}`;
   return `The answer is ${why[0].predicted}: the model is ${percent(why[0].raw_score)} sure, it should be ${percent(why[0].score)} sure.`;
 }
 
@@ -93,7 +94,7 @@ function reasonsCard(why, note) {
     const shown = usual === null ? number(value) : `${number(value)} (usual ${number(usual)})`;
     card.append(bar({ name, value, most, shown, kind: "term", marks }));
   }
-  card.append(el("ul", { class: "reasons" }, reasons(why)));
+  card.append(el("ul", { class: "reasons" }, reasonLines(why, "Both are as usual.").map((text) => el("li", {}, text))));
   return card;
 }
 
@@ -101,12 +102,4 @@ function weightSentence(why) {
   const effect = why.weight < 0.995 ? "less sure" : why.weight > 1.005 ? "surer" : "exactly as sure";
   const parts = why.distance_term === null ? "" : `, ${number(why.distance_term)} from nearness and ${number(why.label_term)} from agreement`;
   return `The logits are multiplied by ${number(why.weight)}${parts}: that makes the answer ${effect}.`;
-}
-
-function reasons(why) {
-  const found = [
-    ...why.raised_by.map((reason) => `▲ raised by ${reason}`),
-    ...why.lowered_by.map((reason) => `▼ lowered by ${reason}`),
-  ];
-  return (found.length ? found : ["Both are as usual."]).map((text) => el("li", {}, text));
 }

@@ -1,16 +1,20 @@
-// A tagged sentence: entities highlighted with their scores, and every word a button that shows why.
+// A tagged sentence: entities highlighted with their scores, what may be missed, and every word a button that shows why.
 
 import { el, percent } from "./dom.js";
+import { reasonLines } from "./reasons.js";
 
 export function sentenceWithEntities(answer, why, chosen, threshold, choose) {
   const least = threshold?.value() ?? 0;
-  const starts = new Map(answer.entities.map((entity) => [entity.start, entity]));
+  const spans = new Map([
+    ...answer.entities.map((entity) => [entity.start, { end: entity.end, show: (inside) => highlighted(entity, inside, least) }]),
+    ...(answer.missed ?? []).map((missed) => [missed.start, { end: missed.end, show: (inside) => underlined(missed, inside) }]),
+  ]);
   const parts = [];
   for (let place = 0; place < answer.words.length; ) {
-    const entity = starts.get(place);
-    const end = entity ? entity.end : place + 1;
+    const span = spans.get(place);
+    const end = span ? span.end : place + 1;
     const inside = answer.words.slice(place, end).map((word, offset) => wordButton(word, place + offset, why, chosen, choose));
-    parts.push(entity ? highlighted(entity, inside, least) : inside[0]);
+    parts.push(span ? span.show(inside) : inside[0]);
     place = end;
   }
   return el(
@@ -18,9 +22,27 @@ export function sentenceWithEntities(answer, why, chosen, threshold, choose) {
     { class: "card", "aria-labelledby": "sentence-title" },
     el("h2", { id: "sentence-title" }, "The sentence"),
     el("p", { class: "sentence", dir: "auto" }, parts),
+    scoresItself(answer) ? el("p", { class: "whole" }, wholeSentence(answer)) : null,
     table(answer.entities, least),
-    el("p", { class: "soft" }, "Choose a word to see why it is tagged as it is. An entity's score is the product over its words."),
+    reasons(answer),
+    el("p", { class: "soft" }, meaning(answer)),
   );
+}
+
+/** Some methods score entities and sentences themselves; the others have words only. */
+const scoresItself = (answer) => answer.none_missed !== undefined;
+
+/** What the sentence as a whole is worth, in words; empty where the method does not say. */
+export function wholeSentence(answer) {
+  if (!scoresItself(answer)) return "";
+  return `Everything right and nothing missed: ${percent(answer.score)}. Nothing missed: ${percent(answer.none_missed)}.`;
+}
+
+function meaning(answer) {
+  const choose = "Choose a word to see why it is tagged as it is.";
+  if (!scoresItself(answer)) return `${choose} An entity's score is the product over its words.`;
+  const missed = answer.missed.length ? " A dashed underline marks words that may hide an entity the model missed, with its likeliest type." : "";
+  return `${choose} An entity's score is the probability that its type, its start and its end are all right. It is fitted on whole entities and is not the product over its words.${missed}`;
 }
 
 const kind = (entity) => entity.type ?? entity.would_be;
@@ -44,6 +66,15 @@ function highlighted(entity, inside, least) {
   );
 }
 
+function underlined(missed, inside) {
+  return el(
+    "span",
+    { class: "missed" },
+    el("span", { class: "missed-words" }, inside),
+    el("span", { class: "entity-type" }, `missed ${missed.type}? ${percent(missed.score)}`),
+  );
+}
+
 function table(entities, least) {
   if (!entities.length) return el("p", {}, "No entity was found.");
   const rows = entities.map((entity) =>
@@ -58,9 +89,18 @@ function table(entities, least) {
     ),
   );
   const heads = ["Entity", "Type", "Model says", "Should say", "Threshold"];
+  const numbers = new Set(["Model says", "Should say"]);
   return el(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Entities and their scores" },
-    el("table", {}, el("thead", {}, el("tr", {}, heads.map((head, place) => el("th", { scope: "col", class: place === 0 || place === 1 || place === 4 ? "text" : null }, head)))), el("tbody", {}, rows)),
+    el("table", {}, el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col", class: numbers.has(head) ? null : "text" }, head)))), el("tbody", {}, rows)),
   );
+}
+
+function reasons(answer) {
+  if (!scoresItself(answer) || !answer.entities.length) return null;
+  const items = answer.entities.map((entity) =>
+    el("li", {}, el("strong", { dir: "auto" }, entity.text), `, ${kind(entity)} ${percent(entity.score)}`, el("ul", { class: "reasons" }, reasonLines(entity, "Nothing stands out.").map((text) => el("li", {}, text)))),
+  );
+  return el("ul", { class: "entity-reasons", "aria-label": "Why each entity is as sure as it is" }, items);
 }
