@@ -60,6 +60,16 @@ def test_entity_scores_are_honest_where_products_are_not(fitted, sets):
     )
 
 
+def test_a_sentence_is_never_surer_than_its_least_sure_part(fitted, sets):
+    reading = fitted.read(sets[2])
+
+    least = reading.none_missed.copy()
+    for sentence, score in zip(reading.spans.sentence.tolist(), reading.scores.tolist(), strict=True):
+        least[sentence] = min(least[sentence], score)
+
+    assert (reading.sentence_scores <= least).all()
+
+
 def test_sentence_scores_are_honest_and_rank(fitted, sets):
     test = sets[2]
     right = all_right(find_entities(test, test.predicted), find_entities(test, test.labels))

@@ -76,8 +76,8 @@ def test_the_papers_scale_runs_end_to_end_on_a_tiny_model_and_tiny_files(tiny_mo
 
     with (tmp_path / "log").open("w") as log:
         arguments = ("--scale", "paper", "--seeds", 1, "--data", data, "--encoder", deberta, "--out", tmp_path)
-        with started("nli", "brier", "time-k", *arguments, output=log) as process:
-            process.wait(timeout=900)
+        with started("nli", "brier", "time-k", *arguments, "--draws", 20, output=log) as process:
+            process.wait(timeout=400)
 
     output = (tmp_path / "log").read_text()
     assert process.returncode == 0, output
@@ -91,7 +91,7 @@ def test_the_papers_scale_runs_end_to_end_on_a_tiny_model_and_tiny_files(tiny_mo
 
 @pytest.mark.slow
 def test_a_run_killed_at_random_moments_and_resumed_has_the_same_cells(data, encoder, tmp_path):
-    arguments = ("weights", "--seeds", 2, "--data", data, "--encoder", encoder)
+    arguments = ("weights", "--seeds", 2, "--data", data, "--encoder", encoder, "--draws", 20)
     chance = random.Random(20)
 
     began = time.monotonic()

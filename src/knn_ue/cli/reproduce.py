@@ -54,6 +54,7 @@ def reproduce(
     times: Annotated[
         bool, typer.Option("--times", help="Measure only times, all of them anew: for when the machine is idle.")
     ] = False,
+    draws: Annotated[int, typer.Option(min=10, help="Of the bootstrap behind each verdict.")] = 2000,
     recheck: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Measure N cells again from nothing and compare.")
     ] = None,
@@ -96,7 +97,7 @@ def reproduce(
         outcome = workshop.read(what) if report_only else workshop.run(what, fresh=fresh)
     # What is reported was measured by the same command without this word.
     command = shlex.join(["knn-ue", *(word for word in sys.argv[1:] if word != "--report-only")])
-    results = workshop.results(what, outcome, command)
+    results = workshop.results(what, outcome, command, n_bootstrap=draws)
     files = write_results(results, out)
     for filled in results.tables:
         words = [verdict.word for verdict in filled.verdicts]

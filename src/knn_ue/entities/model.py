@@ -49,8 +49,8 @@ class EntityModel:
     """Two small regressions and three exponents.
 
     No entity is missed with probability (product of 1 - hidden over the words) ** `clear_exponent`. A sentence is all
-    right with probability (product of its entities' scores) ** exponents[0] * (that none is missed) ** exponents[1].
-    Exponents are 1 where errors are independent, below 1 where they come together.
+    right with probability (product of its entities' scores) ** exponents[0] * (that none is missed) ** exponents[1],
+    and never with more than any of them. Exponents are 1 where errors are independent, below 1 where they come together.
     """
 
     usual: Usual
@@ -68,14 +68,17 @@ class EntityModel:
         scores = self.entity.probability(evidence.values)
         hidden = self._hidden(outputs, spans, tags)
         columns = _sentence_columns(spans, scores, hidden) * [1.0, self.clear_exponent]
+        none_missed = np.exp(columns[:, 1])
+        least = none_missed.copy()  # all right is never likelier than the least likely part of it
+        np.minimum.at(least, spans.sentence, scores)
         return SentenceReading(
             spans=spans,
             tags=tags,
             evidence=evidence,
             scores=scores,
             hidden=hidden,
-            none_missed=np.exp(columns[:, 1]),
-            sentence_scores=np.exp(columns @ np.array(self.exponents)),
+            none_missed=none_missed,
+            sentence_scores=np.minimum(np.exp(columns @ np.array(self.exponents)), least),
             missed=tuple(find_missed(outputs, spans, tags, hidden)),
         )
 
