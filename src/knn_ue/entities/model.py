@@ -50,7 +50,7 @@ class EntityModel:
 
     No entity is missed with probability (product of 1 - hidden over the words) ** `clear_exponent`. A sentence is all
     right with probability (product of its entities' scores) ** exponents[0] * (that none is missed) ** exponents[1],
-    and never with more than any of them. Exponents are 1 where errors are independent, below 1 where they come together.
+    and never with more than any of them. Exponents are 1 where errors are independent, below 1 where they cluster.
     """
 
     usual: Usual
