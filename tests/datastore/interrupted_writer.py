@@ -75,6 +75,8 @@ def interrupt_once(path: Path, log_path: Path, sign: int, rng: random.Random) ->
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(log, f"d {digest(examples_of(Datastore.load(path)))}\n".encode())
     seed = rng.random()
+    # A shell gives its background jobs, and so the tests it runs there, an ignored Ctrl-C to pass on.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the writer is ready for it
     writer = os.fork()
     if not writer:
