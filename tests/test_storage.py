@@ -222,6 +222,18 @@ def test_a_writer_waits_for_another_instead_of_failing(folder):
     assert read_folder(folder).options == {"a": 2}
 
 
+def test_who_has_the_lock_may_take_it_again_and_others_wait_for_the_last_to_give_it_back(folder):
+    with locked(folder):
+        write(folder, options={"a": 2})  # takes it and gives it back
+        thread = threading.Thread(target=write, args=(folder,), kwargs={"options": {"a": 3}})
+        thread.start()
+        thread.join(0.1)
+        assert read_folder(folder).options == {"a": 2}
+    thread.join()
+
+    assert read_folder(folder).options == {"a": 3}
+
+
 def test_a_reader_whose_files_vanish_under_a_new_write_reads_the_new_ones(folder):
     calls = []
 

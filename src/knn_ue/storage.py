@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 import stat
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -38,6 +39,16 @@ Meta = dict[str, Any]
 FileWriter = Callable[[Path], None]
 FolderWriter = Callable[[Path], str]
 Parsed = TypeVar("Parsed")
+
+
+class _HeldLocks(threading.local):
+    """The folders that this thread has locked."""
+
+    def __init__(self) -> None:
+        self.places: set[tuple[int, int]] = set()
+
+
+_held = _HeldLocks()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,11 +161,20 @@ def storage_errors(what: str, way_out: str) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other writers, in this process or another, out of `folder`."""
+    """Keep other writers, in this process or another, out of `folder`; a thread that has the lock may take it again."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
+        found = os.fstat(descriptor)
+        place = (found.st_dev, found.st_ino)
+        if place in _held.places:
+            yield
+            return
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        _held.places.add(place)
+        try:
+            yield
+        finally:
+            _held.places.remove(place)
     finally:
         os.close(descriptor)
 

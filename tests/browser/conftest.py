@@ -15,7 +15,7 @@ __all__ = ["one_thread"]
 _FAMILIES = {TEXT: "bert", PAIR: "roberta", WORDS: "bert"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it lives, its event loop runs: no test outside may meet it
 def browser():
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:

@@ -9,6 +9,7 @@ import pytest
 from cli_files import run, write_rows
 from knn_ue.calibrators import KnnUE, KnnUEEntity
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.storage import locked
 from pipelines import PAIR, TEXT, WORDS, fit
 from serving_checks import near
 from tiny_models import ROWS
@@ -221,6 +222,22 @@ def test_two_servers_on_one_folder_lose_nothing(folder, client_of):
     assert len(acknowledged) == len(dict(acknowledged)) == 48
     texts = stored_texts(path)
     assert all(texts[number] == text for number, text in acknowledged)
+
+
+@pytest.mark.parametrize("method", ["knn-ue", "dac"])
+def test_a_server_waits_for_its_turn_and_is_then_the_only_one(method, folder, client_of):
+    path = folder(TEXT, method)
+    client = client_of(path)
+    added = []
+
+    with locked(path):
+        thread = threading.Thread(target=lambda: added.append(add(client, TEXT_ROW)))
+        thread.start()
+        thread.join(1)
+        assert not added
+    thread.join()
+
+    assert added == [{"ids": [[60]], "n_stored": 61}]
 
 
 @pytest.mark.parametrize("method", ["knn-ue", "dac"])

@@ -101,7 +101,8 @@ def save_unless_changed(
 
     with ExitStack() as stack:
         with storage_errors(f"{path} was changed by another process meanwhile", "nothing was changed, try again"):
-            for folder in sorted({store.path for store in stores if store.path is not None}):
+            # Always the whole before its parts: two writers with one of them each would wait for ever.
+            for folder in (Path(path), *sorted({store.path for store in stores if store.path is not None})):
                 stack.enter_context(locked(folder))
         save_pipeline(path, encoder, source, fitted, None, precondition=check_unchanged)
 

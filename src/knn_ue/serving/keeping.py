@@ -124,12 +124,13 @@ class Keeper:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Let the servers of one folder change it in turn: the slower one might otherwise never be first."""
+        """Let the servers of one folder change it in turn: the slower one might otherwise never be first.
+
+        The lock is on the whole folder, which stays; a rewrite replaces every folder inside.
+        """
         with ExitStack() as stack:
-            place = self.served.stores[-1].path
-            if place is not None:
-                with suppress(OSError):  # the folder was replaced: whatever takes its place is read again
-                    stack.enter_context(locked(place.parent))
+            with suppress(OSError):  # the folder was replaced: whatever takes its place is read again
+                stack.enter_context(locked(self.served.path))
             yield
 
     def _change_once(self, change: Callable[[list[Datastore]], list[int]]) -> tuple[list[int], int]:
