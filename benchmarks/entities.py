@@ -270,7 +270,7 @@ class Encoder:
         made = self.pipe.encoder.encode(labelled_examples(rows, TASK, self.pipe.class_names, name=name))
         assert made.features is not None and made.class_names is not None
         outputs = replace(made, features=made.features.astype(np.float16), texts=None)
-        if not self.options:
+        if not self.options.keys() - {"all_layers"}:  # all layers hold the last one, which is all that others need
             names = ("logits", "features", "labels", "groups", "class_names")
             np.savez(file, **{key: np.asarray(getattr(outputs, key)) for key in names})
         return outputs

@@ -185,7 +185,7 @@ def brute_force(features, queries, k):
 
 
 def entity_evidence(logits, class_names, sentences, entities, nearest, labels, usual_distance, usual_beside):
-    """The six ingredients of each entity (sentence, type, first, last), from the definitions, word by word."""
+    """The seven ingredients of each entity (sentence, type, first, last), from the definitions, word by word."""
 
     def odds(row, wanted):
         yes = math.fsum(math.exp(value) for value, name in zip(row, class_names, strict=True) if wanted(name))
@@ -203,11 +203,14 @@ def entity_evidence(logits, class_names, sentences, entities, nearest, labels, u
         if last < end:
             link = min(link, odds(logits[last + 1], lambda name: not name.startswith("I")))
         sides = [word for word in (first - 1, last + 1) if start <= word <= end]
-        beside = min((odds(logits[word], lambda name: name == "O") for word in sides), default=usual_beside)
+        inside = {place for _, _, a, b in entities for place in range(a, b + 1)}
+        outside = [odds(logits[word], lambda name: name == "O") for word in sides if word not in inside]
+        beside = min(outside, default=usual_beside)
+        apart = float(not any(word in inside for word in sides))
         distance = max(max(-1.0, min(3.0, math.log(nearest[word] / usual_distance))) for word in words)
         agreement = min(sum(class_names[x][2:] == kind for x in labels[word]) / len(labels[word]) for word in words)
-        found.append([own, link, beside, distance, agreement])
+        found.append([own, link, beside, apart, distance, agreement])
     for number, (sentence, *_) in enumerate(entities):
         together = [values[1] for values, other in zip(found, entities, strict=True) if other[0] == sentence]
-        found[number] = [*found[number][:5], math.fsum(together) / len(together)]
+        found[number] = [*found[number][:6], math.fsum(together) / len(together)]
     return found

@@ -58,6 +58,23 @@ def test_an_entity_that_is_the_whole_sentence_has_the_usual_words_beside_it():
     assert values[0, INGREDIENTS.index("beside")] == 2.0
 
 
+def test_an_entity_that_touches_another_is_not_apart_and_is_judged_by_the_words_tagged_o():
+    lone = evidence_of(sentence("O", "B-PER", "O"), neighbors_of(3))
+    touching = evidence_of(sentence("O", "B-PER", "B-LOC", "B-PER", "O"), neighbors_of(5))
+    apart, beside = touching[:, INGREDIENTS.index("apart")], touching[:, INGREDIENTS.index("beside")]
+
+    assert lone[0, INGREDIENTS.index("apart")] == 1.0
+    np.testing.assert_array_equal(apart, [0.0, 0.0, 0.0])
+    # The one in the middle has no word tagged O beside it: it gets the usual value.
+    np.testing.assert_array_equal(beside, [lone[0, INGREDIENTS.index("beside")], 2.0, beside[0]])
+
+
+def test_an_entity_of_the_next_sentence_does_not_touch():
+    values = evidence_of(sentence("B-PER", "B-PER", groups=[0, 1]), neighbors_of(2))
+
+    np.testing.assert_array_equal(values[:, INGREDIENTS.index("apart")], [1.0, 1.0])
+
+
 def test_the_words_of_the_next_sentence_are_not_beside_an_entity():
     alone = evidence_of(sentence("O", "B-PER"), neighbors_of(2))
     followed = evidence_of(sentence("O", "B-PER", "I-LOC", groups=[0, 0, 1]), neighbors_of(3))
@@ -75,15 +92,15 @@ def test_a_neighbor_that_was_not_found_is_far_and_disagrees():
 
 
 def test_an_example_at_distance_zero_is_as_near_as_it_gets():
-    assert evidence_of(sentence("B-PER"), neighbors_of(1, distance=0.0))[0, 3] == -1.0
+    assert evidence_of(sentence("B-PER"), neighbors_of(1, distance=0.0))[0, INGREDIENTS.index("distance")] == -1.0
 
 
 def test_a_label_the_model_does_not_know_disagrees():
-    assert evidence_of(sentence("B-PER"), neighbors_of(1, label=99))[0, 4] == 0.0
+    assert evidence_of(sentence("B-PER"), neighbors_of(1, label=99))[0, INGREDIENTS.index("agreement")] == 0.0
 
 
 def test_both_tags_of_a_type_agree_with_it():
-    assert evidence_of(sentence("B-PER"), neighbors_of(1, label=2))[0, 4] == 1.0
+    assert evidence_of(sentence("B-PER"), neighbors_of(1, label=2))[0, INGREDIENTS.index("agreement")] == 1.0
 
 
 def test_log_odds_of_huge_logits_are_clipped_and_finite():

@@ -1,27 +1,29 @@
-"""What speaks for an entity and what against it: six numbers, each with one natural direction.
+"""What speaks for an entity and what against it: seven numbers, each with one natural direction.
 
 type       log-odds of its type at its least certain word
 link       the same, or the log-odds that it begins and ends where it does, whichever is least: its weakest link
-beside     log-odds of "O" at the less certain of the two words around it
+beside     log-odds of "O" at the less certain of the words around it that are tagged "O"
+apart      1 if no other entity touches it, else 0
 distance   log of the distance to the nearest training example, at its farthest word
 agreement  share of the neighbors with its type, at its least agreeing word
 company    mean `link` of all entities of its sentence
 
 More distance lowers the score, more of any other raises it. An entity is right only if both its ends are: that is why
-the words beside it say as much about it as its own.
+the words beside it say as much about it as its own. An entity right beside it is another matter than a doubtful word:
+whether two that touch are one cut in two, or a list without commas, is a habit of the corpus.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.entities.spans import Spans, TagSet
 from knn_ue.types import Neighbors, Outputs
 
-INGREDIENTS = ("type", "link", "beside", "distance", "agreement", "company")
+INGREDIENTS = ("type", "link", "beside", "apart", "distance", "agreement", "company")
 # More of it raises (1) or lowers (-1) the score.
-DIRECTIONS = (1, 1, 1, -1, 1, 1)
+DIRECTIONS = (1, 1, 1, 1, -1, 1, 1)
 
 _LARGEST_LOG_ODDS = 12.0
 # Nearer than a third of the usual distance is near enough; twenty times as far is as far as it gets.
@@ -30,7 +32,7 @@ _LOG_DISTANCE_RANGE = (-1.0, 3.0)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EntityEvidence:
-    """The ingredients (m, 6) of m entities, in the order of `INGREDIENTS`."""
+    """The ingredients (m, 7) of m entities, in the order of `INGREDIENTS`."""
 
     values: FloatArray
 
@@ -49,17 +51,18 @@ class Usual:
 def gather_evidence(outputs: Outputs, neighbors: Neighbors, spans: Spans, usual: Usual) -> EntityEvidence:
     """Return the ingredients of each entity; `neighbors` are those of every word.
 
-    An entity that is a whole sentence has no words beside it: it gets the usual value.
+    An entity with no word tagged "O" beside it gets the usual value.
     """
     tags = _tags(outputs)
     kind = _log_odds_of_own_type(outputs, spans, tags)
     link = np.minimum(kind, _log_odds_of_ends(outputs, spans, tags))
     beside = _outside_beside(outputs, spans, tags)
     beside = np.where(np.isinf(beside), usual.beside, beside)
+    apart = np.where(_touches_another(spans), 0.0, 1.0)
     distance = -spans.lowest(-relative_distance(neighbors, usual.distance))
     agreement = spans.lowest(type_agreement(neighbors, _kind_of_words(spans), tags))
     company = np.bincount(spans.sentence, weights=link)[spans.sentence] / np.bincount(spans.sentence)[spans.sentence]
-    return EntityEvidence(values=np.column_stack([kind, link, beside, distance, agreement, company]))
+    return EntityEvidence(values=np.column_stack([kind, link, beside, apart, distance, agreement, company]))
 
 
 def find_usual(outputs: Outputs, neighbors: Neighbors, spans: Spans) -> Usual:
@@ -123,9 +126,16 @@ def _log_odds_of_ends(outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArra
 
 
 def _outside_beside(outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
-    """Return the log-odds (m,) of "O" at the less certain of the two words around it, inf where it has neither."""
-    outside = log_odds(outputs.logits, tags.kind < 0)
+    """Return the least log-odds (m,) of "O" at the words around it that are tagged "O", inf where there is none."""
+    outside = np.where(spans.covered, np.inf, log_odds(outputs.logits, tags.kind < 0))
     return np.minimum(spans.before(outside), spans.after(outside))
+
+
+def _touches_another(spans: Spans) -> BoolArray:
+    """Return for each entity (m,) whether another one ends right before it or begins right after it."""
+    free = np.where(spans.covered, 0.0, 1.0)
+    touches: BoolArray = np.minimum(spans.before(free), spans.after(free)) == 0
+    return touches
 
 
 def _kind_of_words(spans: Spans) -> IntArray:

@@ -16,6 +16,7 @@ _WORDS = {
     "type": ("a clear type", "an unclear type"),
     "link": ("a clear start and end", "an unclear start or end"),
     "beside": ("clear words beside it", "a word beside it that may be part of an entity"),
+    "apart": ("no other entity at its ends", "another entity right beside it"),
     "distance": ("closer training examples than usual", "more distant training examples than usual"),
     "agreement": ("neighbors of its type", "neighbors of other types"),
     "company": ("clear entities in its sentence", "unclear entities in its sentence"),
