@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from entity_tables import OURS, print_all, print_overview, summary
+from entity_tables import OURS, print_all, summary
 from entity_variants import Variants, rounded
 from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.data.splits import half_of
@@ -73,7 +73,6 @@ def main() -> None:
                 run_cell(domain, seed, group, arguments)
     found = summary(arguments.work)
     print_all(found)
-    print_overview(found)
     if arguments.json:
         arguments.json.write_text(json.dumps(found, separators=(",", ":")).replace("},", "},\n") + "\n")
 

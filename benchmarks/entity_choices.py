@@ -9,7 +9,6 @@ folders are those of `benchmarks/entities.py`.
 
 import argparse
 import json
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from entities import INDEX, Encoder, OneSearch, training_rows
 from entity_columns import Columns, Design
+from entity_docs import choices
 from entity_shifts import SHIFTS, shifted
 from knn_ue import metrics
 from knn_ue.datastore import Datastore
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     found = {cell: scores_of_cell(*cell.rsplit("-", 1), arguments) for cell in arguments.cells}
-    print_table(found)
+    print("\n".join(choices(found)))
     if arguments.json:
         arguments.json.write_text(json.dumps(found, separators=(",", ":")).replace("},", "},\n") + "\n")
 
@@ -128,21 +128,6 @@ def measured(confidence: Any, right: Any) -> list[float]:
         -np.log(np.where(right, clipped, 1 - clipped)).mean(),
     )
     return [round(float(number), 4) for number in numbers]
-
-
-def print_table(found: dict[str, Any]) -> None:
-    """Print one line a design: means over the cells of a domain, plain sentences and the mean of the strange ones."""
-    domains = list(dict.fromkeys(cell.rsplit("-", 1)[0] for cell in found))
-    heads = [f"{domain}, {kind}" for domain in domains for kind in ("plain", "strange")]
-    print(f"\n| ECE % / E-AURC x 1000 / log-loss | {' | '.join(heads)} |\n|---|{'--:|' * len(heads)}")
-    for name in next(iter(found.values())):
-        line = []
-        for domain in domains:
-            cells = [cell[name] for key, cell in found.items() if key.startswith(f"{domain}-")]
-            for styles in ([PLAIN], list(SHIFTS)):
-                means = [statistics.mean(cell[style][i] for cell in cells for style in styles) for i in range(3)]
-                line.append("{:.1f} / {:.0f} / {:.3f}".format(*means))
-        print(f"| {name} | {' | '.join(line)} |")
 
 
 if __name__ == "__main__":

@@ -65,10 +65,10 @@ def draw_sentence(axes: Any) -> None:
         axes.annotate(
             words, point, text, ha="center", va="center", fontsize=9, arrowprops={"arrowstyle": "-", "color": "#888888"}
         )
-    formula = "company: are the other entities of the sentence clear?"
-    axes.text(2.5, -1.5, formula, ha="center", fontsize=9)
+    others = "company: are the other entities of the sentence clear?   apart: does none of them touch it?"
+    axes.text(2.5, -1.5, others, ha="center", fontsize=9)
     axes.text(
-        2.5, -2.1, "six numbers, fixed signs  →  P(type and span are right)", ha="center", fontsize=11, weight="bold"
+        2.5, -2.1, "seven numbers, fixed signs  →  P(type and span are right)", ha="center", fontsize=11, weight="bold"
     )
 
 
