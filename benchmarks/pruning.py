@@ -14,21 +14,16 @@ whole store: mean and standard deviation over `--draws` draws.
 
 import argparse
 import json
-import random
 import statistics
-from copy import copy
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 
-from knn_ue import metrics
+from fitted import fitted_knn_ue, quality, refitted, test_sets
 from knn_ue.calibrators import KnnUE
-from knn_ue.data import read_rows
 from knn_ue.datastore import Datastore
-from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.answers import scored_answers
 from knn_ue.types import Outputs
 
 SHARES = (0.5, 0.2, 0.1, 0.03, 0.01)
@@ -68,20 +63,10 @@ WAYS = {"random": random_rows, "balanced": balanced_rows, "distinct": distinct_r
 
 
 def measure(calibrator: KnnUE, store: Datastore, validation: Outputs, sets: dict[str, Outputs]) -> dict[str, Any]:
-    changed = copy(calibrator)
-    changed.store = store
-    changed.n_neighbors = min(calibrator.n_neighbors, len(store))
-    changed.fit(validation)
+    changed = refitted(calibrator, store, min(calibrator.n_neighbors, len(store)), validation)
     truth = validation.require_labels("the benchmark")
     probs = changed.predict_proba(validation)[np.arange(len(truth)), truth]
-    result: dict[str, Any] = {"validation_nll": float(-np.log(probs).mean())}
-    for name, outputs in sets.items():
-        confidence, correct = scored_answers(outputs, changed)
-        result[name] = {
-            "ece": 100 * metrics.expected_calibration_error(confidence=confidence, correct=correct),
-            "e_aurc": 1000 * metrics.e_aurc(confidence=confidence, correct=correct),
-        }
-    return result
+    return {"validation_nll": float(-np.log(probs).mean()), **quality(changed, sets)}
 
 
 def main() -> None:
@@ -93,16 +78,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    pipe = UncertaintyPipeline.load(arguments.folder, device="cpu")
-    calibrator = pipe.calibrator_
-    if not isinstance(calibrator, KnnUE) or not isinstance(calibrator.store, Datastore):
-        parser.error(f"{arguments.folder} was fitted with {pipe.method_}: fit it with knn-ue or knn-ue-no-label")
-    sets = {}
-    for source in (arguments.test, *arguments.ood):
-        rows = list(read_rows(source, pipe.task))
-        random.Random(0).shuffle(rows)
-        sets["/".join(Path(source).parts[-2:])] = pipe.outputs(rows[: arguments.rows])
-    vectors, labels = calibrator.store.arrays()
+    pipe, calibrator, store = fitted_knn_ue(arguments.folder, parser)
+    sets = test_sets(pipe, arguments)
+    vectors, labels = store.arrays()
     whole = measure(calibrator, Datastore.build(vectors, labels), pipe.validation_, sets)
     print(f"{pipe.method_}, {len(vectors):,} x {vectors.shape[1]}; ECE % / E-AURC x 1000")
     print(f"{'':18}{'rows':>8}{'NLL':>9}" + "".join(f"{name[-24:]:>30}" for name in sets))

@@ -98,6 +98,7 @@ def test_a_scale_of_1024_scales_the_distances_exactly(factor):
     np.testing.assert_array_equal(scaled_distances, distances * factor)
 
 
+@pytest.mark.slow
 def test_constant_vectors_of_real_size_take_seconds_and_come_by_rising_id():
     vectors = np.full((7000, 384), 0.3, dtype=np.float32)
 
