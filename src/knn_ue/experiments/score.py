@@ -15,6 +15,7 @@ from knn_ue.experiments.answers import Answers, answers_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import REVISION, CellName, Content
 from knn_ue.experiments.measures import detection_of, scores_of
+from knn_ue.experiments.remembered import RememberedSearch
 from knn_ue.experiments.specs import EXACT, PASSES, Spec
 from knn_ue.methods import METHODS
 from knn_ue.types import Outputs
@@ -75,7 +76,11 @@ def fitted(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
     seen = Spec(method="softmax") if spec.method == PASSES else spec
     fitting = bench.outputs(seen, seed, "fitting")
     train = bench.outputs(spec, seed, "train") if method.reads_training else fitting
-    return method.make(train, spec.search).fit(fitting)
+    calibrator = method.make(train, spec.search)
+    if isinstance(calibrator, KnnUE) and spec.index == EXACT:
+        model = bench.model_name(bench.training_of(spec), seed)
+        calibrator.store = RememberedSearch(calibrator.store, bench.store, model.key)
+    return calibrator.fit(fitting)
 
 
 def entity_scores_of(calibrator: LogitScaling, outputs: Outputs) -> FloatArray | None:
