@@ -55,9 +55,9 @@ def main() -> None:
 def transfers(found: Found) -> list[str]:
     """Return ours against the best other, and whether the mark is met: a third less ECE and no worse E-AURC."""
     lines = [
-        "| trained on > tested on | seeds | ECE %: best other | knn-ue-entity | difference (95 %) "
+        "| trained on > tested on | seeds | ECE %: best other | knn-ue-entity | difference (95 %) | if exactly right "
         "| E-AURC ×1000: best other | knn-ue-entity | difference (95 %) | a third less ECE, no worse E-AURC |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|---|",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
     for place in (place for place in PLACES if place in found):
         numbers, line = found[place], [place, str(len(found[place]["seeds"][OURS]))]
@@ -69,6 +69,7 @@ def transfers(found: Found) -> list[str]:
             cells[winner] = f"**{cells[winner]}**"
             low, high = (signed(compared[side], digits) for side in ("low", "high"))
             line += [*cells, f"{signed(ours[0] - best[0], digits)} ({low} to {high})"]
+            line += [f"{numbers['ece_of_luck']:.1f}"] if key == "ece" else []
         lines.append(row([*line, "in domain" if place not in ABROAD else "yes" if met(numbers, OURS) else "**no**"]))
     return lines
 

@@ -14,6 +14,7 @@ OURS = "knn-ue-entity"
 AGGREGATES = ("product", "mean", "min")
 N_DRAWS = 500
 _COVERAGE = 0.8
+_LUCKY_DRAWS = 50
 _IN_PERCENT = {"ece": 100, "e_aurc": 1000, "auroc": 100, "brier": 100, "f1_at_80": 100}
 
 Cell = dict[str, Any]
@@ -45,6 +46,7 @@ def summary_of(methods: dict[str, dict[int, Cell]]) -> dict[str, Any]:
             for size in sizes
         }
         found["sentences"] = sentences_of(ours)
+        found["ece_of_luck"] = round(statistics.mean(ece_of_luck(np.array(cell["own"])) for cell in ours.values()), 3)
         found["significance"] = significance(methods)
     return found
 
@@ -74,6 +76,16 @@ def measured(cell: Cell, confidence: Any) -> dict[str, float]:
         "mean_score": 100 * float(confidence.mean()),
         "n_entities": len(correct),
     }
+
+
+def ece_of_luck(confidence: Any) -> float:
+    """Return the ECE in percent that these scores would show if they were exactly right: so few entities, so much."""
+    rng = np.random.default_rng(0)
+    draws = [
+        metrics.expected_calibration_error(confidence=confidence, correct=rng.random(len(confidence)) < confidence)
+        for _ in range(_LUCKY_DRAWS)
+    ]
+    return 100 * statistics.mean(draws)
 
 
 def sentences_of(cells: dict[int, Cell]) -> dict[str, list[float]]:
