@@ -10,46 +10,20 @@ import pytest
 from knn_ue.metrics.entities import find_spans
 
 PLACE = Path(__file__).parents[2] / "benchmarks" / "entity_shifts.py"
+
+
+def tagged(sentence):
+    tokens, tags = zip(*(word.split("/") for word in sentence.split()), strict=True)
+    return {"tokens": list(tokens), "tags": list(tags)}
+
+
 ROWS = [
-    {
-        "tokens": [
-            "The",
-            "University",
-            "of",
-            "Oslo",
-            ",",
-            "Norway",
-            "and",
-            "John",
-            "Smith",
-            "(",
-            "born",
-            "1970",
-            ")",
-            "met",
-            ".",
-        ],
-        "tags": ["O", "B-ORG", "I-ORG", "I-ORG", "O", "B-LOC", "O", "B-PER", "I-PER", "O", "O", "O", "O", "O", "O"],
-    },
-    {
-        "tokens": [
-            "Ann",
-            "Lee",
-            ",",
-            "Peter",
-            "Jones",
-            ",",
-            "and",
-            "Maria",
-            "left",
-            "Paris",
-            "for",
-            "Berlin",
-            "yesterday",
-            ".",
-        ],
-        "tags": ["B-PER", "I-PER", "O", "B-PER", "I-PER", "O", "O", "B-PER", "O", "B-LOC", "O", "B-LOC", "O", "O"],
-    },
+    tagged(
+        "The/O University/B-ORG of/I-ORG Oslo/I-ORG ,/O Norway/B-LOC and/O John/B-PER Smith/I-PER met/O today/O ./O"
+    ),
+    tagged(
+        "Ann/B-PER Lee/I-PER ,/O Peter/B-PER Jones/I-PER and/O Maria/B-PER left/O Paris/B-LOC for/O Berlin/B-LOC ./O"
+    ),
 ] * 5
 
 
