@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from entities import INDEX, Encoder, OneSearch, training_rows
+from entities import Encoder, OneSearch, training_rows
 from entity_columns import Columns, Design
 from entity_docs import choices
 from entity_shifts import SHIFTS, shifted
 from knn_ue import metrics
-from knn_ue.datastore import Datastore
 from knn_ue.entities import INGREDIENTS, find_entities
 from knn_ue.types import Outputs
 
@@ -90,7 +89,7 @@ def scores_of_cell(domain: str, seed: str, arguments: argparse.Namespace) -> dic
     encoder = Encoder(domain, int(seed), ["softmax"], arguments)
     train_rows, validation_rows, extra_rows = training_rows(domain, arguments.data)
     train, validation = encoder.outputs("train", train_rows), encoder.outputs("validation", validation_rows)
-    columns = Columns(OneSearch(Datastore.build(train.features, train.labels, index=INDEX)), validation)
+    columns = Columns(OneSearch(train), validation)
     fitted = {name: design.fit(columns.of_validation, columns.right) for name, design in DESIGNS.items()}
     found: dict[str, Any] = {name: {} for name in ("softmax, product", "softmax, least", *fitted)}
     for style in (PLAIN, *SHIFTS):
