@@ -50,6 +50,13 @@ def test_an_interval_with_zero_does_not_hold_however_good_the_mean():
     assert (verdict.word, verdict.reason) == ("does not hold", "no difference was seen")
 
 
+def test_a_difference_that_no_table_shows_is_none_however_sure_the_test_is():
+    for difference in (-4e-5, 4e-5):
+        verdict = word(difference, difference - 1e-6, difference + 1e-6)
+        assert (verdict.word, verdict.reason) == ("does not hold", "no difference in the digits shown")
+    assert word(-6e-5, -7e-5, -5e-5).word == "holds"
+
+
 def test_the_opposite_is_called_the_opposite():
     verdict = word(0.03, 0.01, 0.05)
 

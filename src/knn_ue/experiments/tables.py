@@ -10,7 +10,7 @@ from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import claims_of, time_claims_of
 from knn_ue.experiments.comparisons import Comparisons, compare_block, found_jobs, pair_of
 from knn_ue.experiments.material import SetRows
-from knn_ue.experiments.measures import DETECTION, measure_of
+from knn_ue.experiments.measures import DETECTION, VISIBLE, measure_of
 from knn_ue.experiments.plan import Block, Table
 from knn_ue.experiments.published import Published
 from knn_ue.experiments.run import Job, Outcome
@@ -194,7 +194,7 @@ class Filler:
         """
         if not pairs:
             return None
-        sign = 1 if measure_of(name).higher_is_better else -1
+        sign, unit = (1 if measure_of(name).higher_is_better else -1), measure_of(name).unit
         means = {}
         for spec in specs:
             contents = self._contents(block, spec)
@@ -206,7 +206,7 @@ class Filler:
             return None
         first = max(candidates, key=lambda spec: means[spec])
         found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]
-        if any(one is None or math.isnan(one.p) or sign * one.difference <= 0 for one in found):
+        if any(one is None or math.isnan(one.p) or sign * unit * one.difference < VISIBLE for one in found):
             return None
         return first if max(holm([one.p for one in found if one is not None])) < ALPHA else None
 

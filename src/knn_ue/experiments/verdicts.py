@@ -1,8 +1,9 @@
 """The paper's claims and ours: holds, does not hold, or cannot be tested here. Wishes do not count.
 
 A claim holds when our difference has the direction of the paper's and its 95 % interval, over texts and seeds,
-excludes zero, also after Holm's correction over the claims of the table. A claim of no loss holds when the interval
-stays below a stated margin. All else does not hold, and the reason says whether we saw no difference or the opposite.
+excludes zero, also after Holm's correction over the claims of the table, and can be seen in the digits of a table. A
+claim of no loss holds when the interval stays below a stated margin. All else does not hold, and the reason says
+whether we saw no difference or the opposite.
 """
 
 import math
@@ -16,7 +17,7 @@ from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import Claim, TimeClaim, ours_of
 from knn_ue.experiments.comparisons import Comparisons, pair_of
-from knn_ue.experiments.measures import measure_of
+from knn_ue.experiments.measures import VISIBLE, measure_of
 from knn_ue.experiments.scales import PAPER
 from knn_ue.experiments.specs import PASSES
 from knn_ue.experiments.statistics import Comparison, holm
@@ -142,7 +143,7 @@ def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> 
     else:
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
-        word, reason = _decide(claim, low, high, p)
+        word, reason = _decide(claim, gain, low, high, p)
         limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
         limits += ["one seed only"] if found.n_seeds == 1 else []
         reason = "; ".join(part for part in (reason, *limits) if part)
@@ -176,13 +177,15 @@ def _both(claim: Claim, found: Comparison | None, means: Means) -> list[float | 
     return [means.get((claim.block.setup, claim.block.part, str(spec), claim.measure)) for spec in specs]
 
 
-def _decide(claim: Claim, low: float, high: float, p: float) -> tuple[Word, str]:
+def _decide(claim: Claim, gain: float, low: float, high: float, p: float) -> tuple[Word, str]:
+    unit = measure_of(claim.measure).unit
     if claim.kind == "no worse":
-        unit = measure_of(claim.measure).unit
         margin = f"{unit * claim.margin:g}"
         if low > -claim.margin:
             return "holds", f"the loss is below {margin}"
         return "does not hold", f"a loss of {margin} or more is not excluded" if high > 0 else f"loses {margin} or more"
+    if abs(unit * gain) < VISIBLE:
+        return "does not hold", "no difference in the digits shown"
     if low > 0 and p < ALPHA:
         return "holds", ""
     if high < 0:
