@@ -31,8 +31,8 @@ ABOUT = (
     "Bold: better than every other method, by a paired bootstrap over texts and seeds with Holm's correction. In a "
     "verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the first side is "
     "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below "
-    "0.05, and the two digits of a table show it; a claim of no loss holds when the interval stays above a stated loss. The t-test over seeds is the "
-    "paper's test and decides nothing here."
+    "0.05, and the two digits of a table show it; a claim of no loss holds when the interval stays above a stated "
+    "loss. The t-test over seeds is the paper's test and decides nothing here."
 )
 
 
