@@ -3,9 +3,9 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from knn_ue.experiments.grids import Grid, counted, grids_of, verdict_grid
+from knn_ue.experiments.grids import Grid, counted, grids_of, overview_grid, verdict_grid
 from knn_ue.experiments.measures import OURS
 from knn_ue.experiments.tables import FilledTable
 from knn_ue.experiments.verdicts import Verdict
@@ -116,13 +116,12 @@ def verdicts_to_csv(results: Results) -> str:
 
 
 def _markdown_overview(results: Results) -> Iterator[str]:
-    yield "| table | claims | hold | do not hold | cannot be tested here |"
-    yield "|---|--:|--:|--:|--:|"
-    for filled in results.tables:
-        words = [one.word for one in filled.verdicts]
-        counts = [words.count(word) for word in ("holds", "does not hold", "cannot be tested here")]
-        numbers = " | ".join(str(count) for count in (len(words), *counts))
-        yield f"| [{filled.table.name}](#{_anchor(filled)}) | {numbers} |"
+    grid = overview_grid(results.tables)
+    linked = [
+        (f"[{name}](#{_anchor(filled)})", *rest)
+        for filled, (name, *rest) in zip(results.tables, grid.lines, strict=True)
+    ]
+    yield from _markdown_grid(replace(grid, lines=tuple(linked)))
 
 
 def _anchor(filled: FilledTable) -> str:
