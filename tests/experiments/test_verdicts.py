@@ -84,7 +84,16 @@ def test_without_cells_a_claim_cannot_be_tested():
     verdict = judge([CLAIM], {}, {})[0]
 
     assert verdict.word == "cannot be tested here"
-    assert word(math.nan, math.nan, math.nan, p=math.nan).word == "cannot be tested here"
+    assert verdict.reason == "the cells, or the answers behind them, are not here"
+
+
+@pytest.mark.parametrize(
+    ("n_seeds", "reason"), [(3, "not defined with every seed"), (0, "no seed that both were measured with")]
+)
+def test_a_measure_that_is_not_defined_cannot_be_tested(n_seeds, reason):
+    verdict = word(math.nan, math.nan, math.nan, p=math.nan, first=math.nan, n_seeds=n_seeds)
+
+    assert (verdict.word, verdict.reason, verdict.ours) == ("cannot be tested here", reason, "– / 5.00")
 
 
 def test_one_seed_is_told():

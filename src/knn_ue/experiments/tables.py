@@ -225,14 +225,15 @@ class Filler:
     def _notes(self, table: Table) -> tuple[str, ...]:
         names = dict.fromkeys(name for block in table.blocks for name in block.measures)
         notes = [f"{measure_of(name).title}: {text}." for name in names if (text := measure_of(name).definition)]
+        measured = [block for block in table.blocks if self._is_measured(table, block)]
+        sets = [self.benches[block.setup].material.sets[block.part] for block in measured]
         cap = next((self.benches[setup].scale.passes_rows for setup in _setups(table)), None)
-        if cap and any(spec.method == PASSES for specs in table.specs.values() for spec in specs):
+        passes = any(spec.method == PASSES for specs in table.specs.values() for spec in specs)
+        if cap and passes and any(len(one.rows) > cap for one in sets):
             notes.append(
                 f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
             )
-        for block in table.blocks:
-            if self._is_measured(table, block):
-                notes += _set_notes(self.benches[block.setup].material.sets[block.part])
+        notes += [note for one in sets for note in _set_notes(one)]
         return tuple(dict.fromkeys(notes))
 
     def _is_measured(self, table: Table, block: Block) -> bool:

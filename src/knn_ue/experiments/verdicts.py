@@ -115,8 +115,7 @@ def _judge(
 
 def _pair(claim: Claim, compared: Mapping[tuple[str, str], Comparisons]) -> Comparison | None:
     pairs = compared.get((claim.block.setup, claim.block.part), {}).get(claim.measure, {})
-    found = pair_of(pairs, str(claim.first), str(claim.second))
-    return None if found is None or math.isnan(found.low) else found
+    return pair_of(pairs, str(claim.first), str(claim.second))
 
 
 def _gain(claim: Claim, found: Comparison) -> tuple[float, float, float]:
@@ -128,18 +127,20 @@ def _gain(claim: Claim, found: Comparison) -> tuple[float, float, float]:
 
 def _looked_at(claim: Claim, found: Comparison | None) -> float:
     """Return the p-value that counts for Holm's correction: claims of no loss are decided by their interval."""
-    if found is None or claim.kind == "no worse":
-        return math.nan
-    return found.p
+    return math.nan if found is None or claim.kind == "no worse" else found.p
 
 
 def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> Verdict:
     measure = measure_of(claim.measure)
-    ours = " / ".join("–" if x is None else f"{measure.unit * x:.2f}" for x in _both(claim, found, means))
+    both = _both(claim, found, means)
+    ours = " / ".join("–" if x is None or math.isnan(x) else f"{measure.unit * x:.2f}" for x in both)
     paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
-    if found is None:
-        word: Word = "cannot be tested here"
-        reason, interval, t_test = "the cells, or the answers behind them, are not here", "–", math.nan
+    word: Word
+    if found is None or math.isnan(found.low):
+        word, interval, t_test = "cannot be tested here", "–", math.nan
+        reason = "the cells, or the answers behind them, are not here"
+        if found is not None:
+            reason = "not defined with every seed" if found.n_seeds else "no seed that both were measured with"
     else:
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
