@@ -11,7 +11,6 @@ by the index that tuning chooses; DAC only up to 20,000, exactly). Run it on an 
 
 import argparse
 import json
-import random
 import statistics
 import time
 from copy import copy
@@ -20,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from fitted import some_rows
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE
-from knn_ue.data import read_rows
 from knn_ue.datastore import Datastore
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
@@ -81,9 +80,7 @@ def main() -> None:
             if stores_of(pipe.calibrator_) and (isinstance(pipe.calibrator_, KnnUE) or n_rows <= MOST_OF_DAC):
                 calibrator = grown(pipe, n_rows)
                 named.append((f"{pipe.method_}{searched(calibrator)}", pipe, calibrator))
-    rows = list(read_rows(arguments.test, pipes[0].task))
-    random.Random(0).shuffle(rows)
-    rows = rows[: arguments.rows]
+    rows = some_rows(arguments.test, pipes[0].task, arguments.rows)
     print("measuring", flush=True)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name, _, _ in named}
     for number in range(ROUNDS + 1):

@@ -12,9 +12,7 @@ index: behind a PCA, the published code set it where faiss ignores it.
 import argparse
 import json
 import math
-import random
 import time
-from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,9 @@ from typing import Any
 import faiss
 import numpy as np
 
+from fitted import fitted_knn_ue, quality, refitted, some_rows, test_sets
 from knn_ue import metrics
 from knn_ue.calibrators import KnnUE
-from knn_ue.data import read_rows
 from knn_ue.datastore import Datastore, IndexOptions
 from knn_ue.experiments.indexes import paper_indexes
 from knn_ue.pipeline import UncertaintyPipeline
@@ -78,28 +76,22 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
 
-    pipe = UncertaintyPipeline.load(arguments.folder, device="cpu")
-    calibrator = pipe.calibrator_
-    if not isinstance(calibrator, KnnUE) or not isinstance(calibrator.store, Datastore):
-        parser.error(f"{arguments.folder} was fitted with {pipe.method_}: fit it with knn-ue or knn-ue-no-label")
+    pipe, calibrator, store = fitted_knn_ue(arguments.folder, parser)
     if arguments.times:
         content = json.loads(arguments.json.read_text())
-        content |= add_times(content["results"], pipe, calibrator, arguments)
+        content |= add_times(content["results"], pipe, store, calibrator.n_neighbors, arguments)
     else:
-        content = answers(pipe, calibrator, arguments)
+        content = answers(pipe, calibrator, store, arguments)
     arguments.json.write_text(json.dumps(content, indent=1) + "\n")
     show(content)
 
 
-def answers(pipe: UncertaintyPipeline, calibrator: KnnUE, arguments: argparse.Namespace) -> dict[str, Any]:
+def answers(
+    pipe: UncertaintyPipeline, calibrator: KnnUE, store: Datastore, arguments: argparse.Namespace
+) -> dict[str, Any]:
     """Return for each line of each table what its index finds, and what becomes of the answers."""
-    assert isinstance(calibrator.store, Datastore)
-    sources = (arguments.test, *arguments.ood)
-    sets = {
-        "/".join(Path(source).parts[-2:]): pipe.outputs(some_rows(source, pipe.task, arguments.rows))
-        for source in sources
-    }
-    vectors, labels = calibrator.store.arrays()
+    sets = test_sets(pipe, arguments)
+    vectors, labels = store.arrays()
     tuning = tune_index(
         vectors,
         labels,
@@ -113,30 +105,34 @@ def answers(pipe: UncertaintyPipeline, calibrator: KnnUE, arguments: argparse.Na
         plan = {"chosen": plan["chosen"]}
     validation = some_texts(pipe.validation_, 2 * arguments.rows)
     queries = first(sets).features
-    exact_ids = calibrator.store.reindexed("exact").search(queries, calibrator.n_neighbors).ids
+    exact = store.reindexed("exact")
+    exact_ids = exact.search(queries, calibrator.n_neighbors).ids
     results = []
     for table, lines in plan.items():
         for name, options in lines:
-            store = calibrator.store.reindexed(options)
-            found = quality(calibrator, store, validation, sets, calibrator.n_neighbors)
-            ids = store.search(queries, calibrator.n_neighbors).ids
+            indexed = store.reindexed(options)
+            found: dict[str, Any] = {"table": table, "name": name, "options": asdict(options)}
+            found |= quality(refitted(calibrator, indexed, calibrator.n_neighbors, validation), sets)
+            ids = indexed.search(queries, calibrator.n_neighbors).ids
             found["coverage"] = metrics.neighbor_coverage(exact_ids=exact_ids, found_ids=ids)
-            found |= {"table": table, "name": name, "options": asdict(options), "megabytes": size_of(store) / 1e6}
+            found["megabytes"] = size_of(indexed) / 1e6
             results.append(found | {"neighbors": calibrator.n_neighbors})
             print(table, name, flush=True)
-    exact = calibrator.store.reindexed("exact")
     for k in () if arguments.chosen else TOP_K:
-        found = quality(calibrator, exact, validation, sets, k)
-        found |= {"table": "neighbors", "name": f"exact, K = {k}", "options": asdict(IndexOptions()), "coverage": 1.0}
+        found = {"table": "neighbors", "name": f"exact, K = {k}", "options": asdict(IndexOptions()), "coverage": 1.0}
+        found |= quality(refitted(calibrator, exact, k, validation), sets)
         results.append(found | {"neighbors": k, "megabytes": vectors.nbytes / 1e6})
     return {"method": pipe.method_, "rows": len(vectors), "columns": vectors.shape[1], "results": results}
 
 
 def add_times(
-    results: list[dict[str, Any]], pipe: UncertaintyPipeline, calibrator: KnnUE, arguments: argparse.Namespace
+    results: list[dict[str, Any]],
+    pipe: UncertaintyPipeline,
+    store: Datastore,
+    n_neighbors: int,
+    arguments: argparse.Namespace,
 ) -> dict[str, float]:
     """Add the milliseconds of a query to each result; return those of the forward pass and of faiss as shipped."""
-    assert isinstance(calibrator.store, Datastore)
     rows = some_rows(arguments.test, pipe.task, arguments.rows)
     pipe.outputs(rows[:8])
     began = time.perf_counter()
@@ -144,13 +140,13 @@ def add_times(
     forward = 1000 * (time.perf_counter() - began) / len(outputs)
     queries = np.ascontiguousarray(outputs.features[:QUERIES], dtype=np.float32)
     for result in results:
-        store = calibrator.store.reindexed(IndexOptions(**result["options"]))
+        indexed = store.reindexed(IndexOptions(**result["options"]))
         k = result["neighbors"]
-        result["ms"] = median_ms(lambda batch, store=store, k=k: store.search(batch, k), queries, repeats=REPEATS)
-    vectors = calibrator.store.arrays()[0]
+        result["ms"] = median_ms(lambda batch, found=indexed, k=k: found.search(batch, k), queries, repeats=REPEATS)
+    vectors = store.arrays()[0]
     flat = faiss.IndexFlatL2(vectors.shape[1])
     flat.add(vectors)
-    shipped = median_ms(lambda batch: flat.search(batch, calibrator.n_neighbors), queries, repeats=REPEATS)
+    shipped = median_ms(lambda batch: flat.search(batch, n_neighbors), queries, repeats=REPEATS)
     return {"forward_ms": forward, "shipped_ms": shipped}
 
 
@@ -182,30 +178,6 @@ def some_texts(outputs: Outputs, n_texts: int) -> Outputs:
     if outputs.groups is None:
         return outputs.take(np.arange(min(n_texts, len(outputs))))
     return outputs.take(np.isin(outputs.groups, np.unique(outputs.groups)[:n_texts]))
-
-
-def quality(
-    calibrator: KnnUE, store: Datastore, validation: Outputs, sets: dict[str, Outputs], n_neighbors: int
-) -> dict[str, Any]:
-    """Return the ECE and E-AURC of the answers in each set, by kNN-UE fitted on what this store finds."""
-    changed = copy(calibrator)
-    changed.store = store
-    changed.n_neighbors = n_neighbors
-    changed.fit(validation)
-    result = {}
-    for name, outputs in sets.items():
-        confidence, correct = scored_answers(outputs, changed)
-        result[name] = {
-            "ece": 100 * metrics.expected_calibration_error(confidence=confidence, correct=correct),
-            "e_aurc": 1000 * metrics.e_aurc(confidence=confidence, correct=correct),
-        }
-    return result
-
-
-def some_rows(source: str, task: Any, n_rows: int) -> list[Any]:
-    found = list(read_rows(source, task))
-    random.Random(0).shuffle(found)
-    return found[:n_rows]
 
 
 def size_of(store: Datastore) -> int:

@@ -12,7 +12,6 @@ Times are ratios to `softmax` in the same process, median of three; memory is wh
 
 import argparse
 import json
-import random
 import statistics
 import time
 from dataclasses import replace
@@ -21,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from fitted import some_rows
 from knn_ue import metrics
-from knn_ue.data import read_rows
 from knn_ue.data.splits import half_of
 from knn_ue.demo.minilm import model_folder
 from knn_ue.methods import METHODS
@@ -75,14 +74,14 @@ def cell(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     model = trained(name, seed, arguments)
     pipe = UncertaintyPipeline.from_pretrained(model, task, device="cpu")
     began = time.perf_counter()
-    pipe.fit(rows(arguments.train, task, arguments.train_rows), validation_halves(arguments)[1], method=name)
+    pipe.fit(some_rows(arguments.train, task, arguments.train_rows), validation_halves(arguments)[1], method=name)
     result: dict[str, Any] = {"method": name, "seed": seed, "fit_seconds": time.perf_counter() - began}
     result |= json.loads((model / "train-time.json").read_text())
-    test = rows(arguments.test, task, arguments.rows)
+    test = some_rows(arguments.test, task, arguments.rows)
     outputs = pipe.outputs(test)
     result["test"], confidence = quality(pipe, outputs)
     for source in arguments.ood:
-        elsewhere = pipe.outputs(rows(source, task, arguments.rows))
+        elsewhere = pipe.outputs(some_rows(source, task, arguments.rows))
         measured, other = quality(pipe, elsewhere)
         measured["detection_auroc"] = metrics.ood_detection(id_confidence=confidence, ood_confidence=other).auroc
         result[source] = measured
@@ -103,7 +102,7 @@ def trained(name: str, seed: int, arguments: argparse.Namespace) -> Path:
         task = TASKS[arguments.task]
         began = time.perf_counter()
         finetune(
-            rows(arguments.train, task, arguments.train_rows),
+            some_rows(arguments.train, task, arguments.train_rows),
             validation_halves(arguments)[0],
             task=task,
             encoder=model_folder(),
@@ -118,16 +117,9 @@ def trained(name: str, seed: int, arguments: argparse.Namespace) -> Path:
     return folder
 
 
-def rows(source: str, task: Any, n_rows: int) -> list[Any]:
-    """Return at most so many rows, drawn at random with a fixed seed: files may be sorted by label."""
-    found = list(read_rows(source, task))
-    random.Random(0).shuffle(found)
-    return found[:n_rows]
-
-
 def validation_halves(arguments: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     """Return the rows that stop the training and those that fit the method: never the same ones."""
-    found = rows(arguments.validation, TASKS[arguments.task], arguments.rows)
+    found = some_rows(arguments.validation, TASKS[arguments.task], arguments.rows)
     first = half_of(len(found), second=False, seed=0)
     return [r for i, r in enumerate(found) if i in first], [r for i, r in enumerate(found) if i not in first]
 

@@ -25,6 +25,7 @@ from knn_ue.datastore import IndexOptions
 from timing import fitted_vectors, median_ms, random_vectors
 
 REPEATS = 5
+SINGLES = 16
 ENOUGH = 0.85
 EFFORTS = (32, 64, 128, 256, 512, 1024, 2048)
 OURS = "knn-ue exact"
@@ -33,6 +34,10 @@ INDEXES = (
     IndexOptions(factory="PCAR128,IVF512,PQ64x4fs", n_probe=16, refine_factor=8),  # with a rotation
     IndexOptions(factory="PCAR64,IVF512,SQ8", n_probe=1, recompute=False),
     IndexOptions(factory="PCAR64,IVF512,PQ32x4fs", n_probe=1, recompute=False),
+)
+GRAPHS = (
+    IndexOptions(factory="HNSW16", ef_search=32, recompute=False),
+    IndexOptions(factory="HNSW16_SQ8", ef_search=32, recompute=False),
 )
 
 Search = Callable[[np.ndarray], np.ndarray]
@@ -60,8 +65,10 @@ def exact_peers(vectors: np.ndarray, k: int) -> Iterator[tuple[str, Search, floa
     yield "scikit-learn brute", lambda queries: brute.kneighbors(queries, return_distance=False), 0.0
 
 
-def our_indexes(vectors: np.ndarray, k: int) -> Iterator[tuple[str, Search, float, float]]:
-    for options in INDEXES:
+def our_indexes(
+    vectors: np.ndarray, k: int, indexes: tuple[IndexOptions, ...]
+) -> Iterator[tuple[str, Search, float, float]]:
+    for options in indexes:
         began = time.perf_counter()
         store = Datastore.build(vectors, np.zeros(len(vectors), int), index=options)
         seconds = time.perf_counter() - began
@@ -109,7 +116,7 @@ def measure(
     return Result(
         name=name,
         ms=median_ms(search, queries, repeats=REPEATS),
-        ms_single=median_ms(search, queries[:64], batch=1, repeats=REPEATS),
+        ms_single=median_ms(search, queries[:SINGLES], batch=1, repeats=REPEATS),
         coverage=1.0 if product else metrics.neighbor_coverage(exact_ids=exact, found_ids=found),
         build_seconds=seconds,
         megabytes=megabytes,
@@ -155,7 +162,9 @@ def main() -> None:
 
     for name, search, seconds in exact_peers(vectors, k):
         show(measure(name, search, queries, exact, seconds, vectors.nbytes / 1e6))
-    for name, search, seconds, megabytes in our_indexes(vectors, k):
+    for name, search, seconds, megabytes in our_indexes(
+        vectors, k, INDEXES if arguments.no_graphs else INDEXES + GRAPHS
+    ):
         show(measure(name, search, queries, exact, seconds, megabytes))
     for name, with_effort, seconds, megabytes in [] if arguments.no_graphs else graphs(vectors, k):
         for effort in EFFORTS:

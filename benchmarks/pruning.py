@@ -14,21 +14,16 @@ whole store: mean and standard deviation over `--draws` draws.
 
 import argparse
 import json
-import random
 import statistics
-from copy import copy
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 
-from knn_ue import metrics
+from fitted import fitted_knn_ue, quality, refitted, test_sets
 from knn_ue.calibrators import KnnUE
-from knn_ue.data import read_rows
-from knn_ue.datastore import Datastore
-from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.answers import scored_answers
+from knn_ue.datastore import Datastore, balanced_rows
 from knn_ue.types import Outputs
 
 SHARES = (0.5, 0.2, 0.1, 0.03, 0.01)
@@ -38,13 +33,8 @@ def random_rows(_vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: int
     return np.random.default_rng(seed).choice(len(labels), n_kept, replace=False)
 
 
-def balanced_rows(_vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: int) -> np.ndarray:
-    order = np.random.default_rng(seed).permutation(len(labels))
-    rank = np.empty(len(labels), dtype=np.int64)  # among the rows of its class
-    for label in np.unique(labels):
-        of_class = order[labels[order] == label]
-        rank[of_class] = np.arange(len(of_class))
-    return order[np.argsort(rank[order], kind="stable")][:n_kept]
+def by_class(_vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: int) -> np.ndarray:
+    return balanced_rows(labels, n_kept, seed=seed)
 
 
 def distinct_rows(vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: int) -> np.ndarray:
@@ -64,24 +54,14 @@ def distinct_rows(vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: in
     return np.concatenate(kept)
 
 
-WAYS = {"random": random_rows, "balanced": balanced_rows, "distinct": distinct_rows}
+WAYS = {"random": random_rows, "balanced": by_class, "distinct": distinct_rows}
 
 
 def measure(calibrator: KnnUE, store: Datastore, validation: Outputs, sets: dict[str, Outputs]) -> dict[str, Any]:
-    changed = copy(calibrator)
-    changed.store = store
-    changed.n_neighbors = min(calibrator.n_neighbors, len(store))
-    changed.fit(validation)
+    changed = refitted(calibrator, store, min(calibrator.n_neighbors, len(store)), validation)
     truth = validation.require_labels("the benchmark")
     probs = changed.predict_proba(validation)[np.arange(len(truth)), truth]
-    result: dict[str, Any] = {"validation_nll": float(-np.log(probs).mean())}
-    for name, outputs in sets.items():
-        confidence, correct = scored_answers(outputs, changed)
-        result[name] = {
-            "ece": 100 * metrics.expected_calibration_error(confidence=confidence, correct=correct),
-            "e_aurc": 1000 * metrics.e_aurc(confidence=confidence, correct=correct),
-        }
-    return result
+    return {"validation_nll": float(-np.log(probs).mean()), **quality(changed, sets)}
 
 
 def main() -> None:
@@ -91,26 +71,20 @@ def main() -> None:
     parser.add_argument("--ood", nargs="*", default=[])
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    pipe = UncertaintyPipeline.load(arguments.folder, device="cpu")
-    calibrator = pipe.calibrator_
-    if not isinstance(calibrator, KnnUE) or not isinstance(calibrator.store, Datastore):
-        parser.error(f"{arguments.folder} was fitted with {pipe.method_}: fit it with knn-ue or knn-ue-no-label")
-    sets = {}
-    for source in (arguments.test, *arguments.ood):
-        rows = list(read_rows(source, pipe.task))
-        random.Random(0).shuffle(rows)
-        sets["/".join(Path(source).parts[-2:])] = pipe.outputs(rows[: arguments.rows])
-    vectors, labels = calibrator.store.arrays()
+    pipe, calibrator, store = fitted_knn_ue(arguments.folder, parser)
+    sets = test_sets(pipe, arguments)
+    vectors, labels = store.arrays()
     whole = measure(calibrator, Datastore.build(vectors, labels), pipe.validation_, sets)
     print(f"{pipe.method_}, {len(vectors):,} x {vectors.shape[1]}; ECE % / E-AURC x 1000")
     print(f"{'':18}{'rows':>8}{'NLL':>9}" + "".join(f"{name[-24:]:>30}" for name in sets))
     results: list[dict[str, Any]] = [{"way": "all", "share": 1.0, "rows": len(vectors), "draws": [whole]}]
     show(results[0], list(sets))
-    for way, choose in WAYS.items():
+    for way in arguments.ways:
         for share in SHARES:
-            kept = [choose(vectors, labels, round(share * len(labels)), seed) for seed in range(arguments.draws)]
+            kept = [WAYS[way](vectors, labels, round(share * len(labels)), seed) for seed in range(arguments.draws)]
             draws = [
                 measure(calibrator, Datastore.build(vectors[rows], labels[rows]), pipe.validation_, sets)
                 for rows in kept

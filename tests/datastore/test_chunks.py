@@ -167,6 +167,7 @@ print(max(peak) - peak[0])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is read from /proc")  # noqa: PTH110
 def test_memory_does_not_grow_with_the_store(tmp_path):
     done = subprocess.run(

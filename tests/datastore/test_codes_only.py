@@ -37,6 +37,7 @@ def test_it_answers_as_a_store_that_keeps_its_vectors(rows, store):
     assert_same_answers(store, Datastore.build(*rows, texts=TEXTS, index=OPTIONS), rows[0][:30])
 
 
+@pytest.mark.slow
 def test_a_folder_without_vectors_is_more_than_sixty_times_smaller(tmp_path):
     features = np.random.default_rng(0).normal(size=(8000, 768)).astype(np.float32)
     options = IndexOptions(factory="PCA16,PQ16x4", recompute=False)

@@ -34,6 +34,7 @@ def test_a_writer_killed_at_random_moments_leaves_a_whole_state(tmp_path):
     assert "interrupted 40 times" in interrupt(tmp_path, 40, signal.SIGKILL, seed=0)
 
 
+@pytest.mark.slow
 def test_a_writer_interrupted_from_the_keyboard_leaves_a_whole_state(tmp_path):
     assert "interrupted 40 times" in interrupt(tmp_path, 40, signal.SIGINT, seed=1)
 

@@ -8,8 +8,8 @@ import pytest
 
 from cli_files import run, write_rows
 from knn_ue.calibrators import KnnUE, KnnUEEntity
+from knn_ue.locking import locked
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.storage import locked
 from pipelines import PAIR, TEXT, WORDS, fit
 from serving_checks import near
 from tiny_models import ROWS

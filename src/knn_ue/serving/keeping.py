@@ -13,13 +13,13 @@ from typing import TypeVar
 from knn_ue.calibrators import DensityAwareCalibration
 from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
+from knn_ue.locking import locked
 from knn_ue.pipeline.fitting import fit_outputs
 from knn_ue.pipeline.folder import save_unless_changed
 from knn_ue.pipeline.layers import add_rows
 from knn_ue.serving.logs import log
 from knn_ue.serving.problems import ProblemError, busy
 from knn_ue.serving.state import Served, load_served
-from knn_ue.storage import locked
 from knn_ue.types import Outputs
 
 Result = TypeVar("Result")
