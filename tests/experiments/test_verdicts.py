@@ -155,6 +155,8 @@ def test_a_claim_about_time_must_hold_in_every_round(at_least, rounds, expected)
 
     assert verdict.word == expected
     assert verdict.reason == "measured while other jobs ran"
+    once = {"milliseconds": {"knn-ue": rounds[:1], "softmax": [1.0, 1.0]}, "load": 1.0}
+    assert judge_times([claim], {("nli", "x"): once})[0].reason == "one round only"
     assert judge_times([claim], {})[0].word == "cannot be tested here"
 
 

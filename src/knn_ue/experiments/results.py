@@ -74,7 +74,7 @@ def to_csv(results: Results) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     heading = ("table", "set", "method", "measure", "definition", "paper_mean", "paper_std", "mean", "std", "n_seeds")
-    writer.writerow((*heading, "best"))
+    writer.writerow((*heading, "best", "remark"))
     for filled in results.tables:
         for block in filled.blocks:
             for method, row in block.rows.items():
@@ -94,6 +94,7 @@ def to_csv(results: Results) -> str:
                             "" if number.std is None else f"{number.std:.6g}",
                             number.n_seeds,
                             int(number.best),
+                            block.remarks.get(method, ""),
                         )
                     )
         for times in filled.times:
@@ -101,7 +102,7 @@ def to_csv(results: Results) -> str:
                 printed = timed.published
                 known = ("", "") if printed is None else (printed.mean, printed.std or "")
                 line = (filled.table.name, times.title, method, "milliseconds", "ours", *known)
-                writer.writerow((*line, f"{timed.milliseconds:.6g}", "", 1, 0))
+                writer.writerow((*line, f"{timed.milliseconds:.6g}", "", 1, 0, "busy machine" if times.busy else ""))
     return file.getvalue()
 
 

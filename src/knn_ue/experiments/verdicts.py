@@ -206,8 +206,9 @@ def _time_verdict(claim: TimeClaim, content: Content | None) -> Verdict:
         interval = f"[{min(ratios):.2f}, {max(ratios):.2f}]"
         holds = min(ratios) >= claim.bound if claim.at_least else max(ratios) <= claim.bound
         word = "holds" if holds else "does not hold"
-        busy = (content or {})["load"] > 1.5
-        reason = "measured while other jobs ran" if busy else ""
+        limits = ["measured while other jobs ran"] if (content or {})["load"] > 1.5 else []
+        limits += ["one round only"] if len(ratios) == 1 else []
+        reason = "; ".join(limits)
     return Verdict(
         table=claim.table,
         claim=claim.text,
