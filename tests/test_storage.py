@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from datastore.hostile import read_meta, write_meta
 from knn_ue import storage
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import kind_of, locked, parse_folder, read_folder, write_folder
+from knn_ue.locks import locked
+from knn_ue.storage import kind_of, parse_folder, read_folder, write_folder
 
 ARRAYS = {
     "f32": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -232,6 +233,28 @@ def test_who_has_the_lock_may_take_it_again_and_others_wait_for_the_last_to_give
     thread.join()
 
     assert read_folder(folder).options == {"a": 3}
+
+
+def test_a_writer_with_a_limit_gives_up_in_words_and_has_its_turn_when_there_is_one(folder):
+    told = []
+
+    def wait():
+        with pytest.raises(StorageError, match=r"still being written by another process after 0\.05 s"):
+            locked(folder, seconds=0.05).__enter__()
+        told.append("refused")
+        with locked(folder, seconds=30):
+            told.append("let in")
+
+    with locked(folder):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(1)
+        assert told == ["refused"]
+        with locked(folder, seconds=0):  # again, which takes no waiting
+            pass
+    thread.join()
+
+    assert told == ["refused", "let in"]
 
 
 def test_a_reader_whose_files_vanish_under_a_new_write_reads_the_new_ones(folder):

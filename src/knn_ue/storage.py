@@ -5,7 +5,6 @@ commit is one `os.replace` of `meta.json`. So a crash leaves the old state or th
 lying about is removed by the next write. Reading checks the size and SHA-256 of every file before parsing it.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -13,7 +12,6 @@ import re
 import secrets
 import shutil
 import stat
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.locks import locked
 from knn_ue.tensorfile import map_arrays, write_arrays
 
 FORMAT = 1
@@ -39,16 +38,6 @@ Meta = dict[str, Any]
 FileWriter = Callable[[Path], None]
 FolderWriter = Callable[[Path], str]
 Parsed = TypeVar("Parsed")
-
-
-class _HeldLocks(threading.local):
-    """The folders that this thread has locked."""
-
-    def __init__(self) -> None:
-        self.places: set[tuple[int, int]] = set()
-
-
-_held = _HeldLocks()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,26 +146,6 @@ def storage_errors(what: str, way_out: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise StorageError(f"{what} ({error.strerror or error}): {way_out}") from error
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other writers, in this process or another, out of `folder`; a thread that has the lock may take it again."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        found = os.fstat(descriptor)
-        place = (found.st_dev, found.st_ino)
-        if place in _held.places:
-            yield
-            return
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        _held.places.add(place)
-        try:
-            yield
-        finally:
-            _held.places.remove(place)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

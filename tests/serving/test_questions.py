@@ -55,6 +55,42 @@ def test_all_that_is_said_of_entities_is_in_the_schema(asked):
         assert all(set(missed) == documented["missed"] for missed in answer["missed"])
 
 
+@pytest.mark.parametrize(("task", "method"), [(TEXT, "knn-ue"), (TEXT, "dac"), (WORDS, "knn-ue"), (TEXT, "softmax")])
+def test_what_the_server_says_of_itself_is_in_the_schema(task, method, asked):
+    from dataclasses import fields
+
+    from knn_ue.serving.curve import RiskCurve
+    from knn_ue.serving.drift import DriftReport
+    from knn_ue.serving.facts import Alive, Info, Limits, Ready
+
+    client = asked(task, method)
+
+    for path, model in (("/info", Info), ("/health", Alive), ("/ready", Ready)):
+        found = client.get(path).json()
+        assert set(found) == set(model.model_fields)
+        model.model_validate(found)
+    assert set(client.get("/info").json()["limits"]) == set(Limits.model_fields)
+    for path, record in (("/validation", RiskCurve), ("/drift", DriftReport)):
+        assert set(client.get(path).json()) == {field.name for field in fields(record)}
+    schema = client.get("/openapi.json").json()
+    for path in ("/info", "/health", "/ready", "/validation", "/drift"):
+        assert "$ref" in schema["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+
+
+@pytest.mark.parametrize("task", INPUTS)
+def test_neighbors_come_nearest_first(task, asked):
+    body = {"inputs": INPUTS[task], "top": 8}
+    answers = asked(task).post("/predict", json=body).json()["answers"]
+    explained = asked(task).post("/explain", json=body).json()["explanations"]
+    shown = [part["neighbors"] for answer in answers for part in answer.get("entities", [answer])]
+    shown += [why["neighbors"] for one in explained for why in one["why"]]
+
+    assert all(len(neighbors) == 8 for neighbors in shown)
+    for neighbors in shown:
+        order = [(near["distance"], near["id"]) for near in neighbors]
+        assert order == sorted(order) and order[0][0] < order[-1][0]
+
+
 @pytest.mark.parametrize("task", INPUTS)
 def test_one_input_is_answered_like_a_list_of_one(task, asked):
     client = asked(task)

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from knn_ue.encoding import Example
@@ -31,8 +31,13 @@ class Service:
         self.metrics = Metrics()
         self.drift = DriftWindow(options.drift_window)
         self.draining = False
+        self.is_crowded: Callable[[], bool] = lambda: False  # whoever listens knows how many connections are open
         self.keeper = Keeper(
-            served, device=options.device, trust_remote_code=options.trust_remote_code, swapped=self._swapped
+            served,
+            device=options.device,
+            trust_remote_code=options.trust_remote_code,
+            max_wait=options.max_wait,
+            swapped=self._swapped,
         )
         self.batcher: Batcher[Work, Done] = Batcher(
             self._run,
@@ -138,11 +143,6 @@ class Service:
             self.drift.clear()
         self.metrics.swaps.inc()
         log("swapped", level=logging.INFO, generation=now.generation, before=before.generation)
-
-
-def drift_facts(report: DriftReport) -> dict[str, Any]:
-    """Return a report as JSON has it."""
-    return asdict(report)
 
 
 def _parted(ids: list[int], examples: Sequence[Example]) -> list[list[int]]:
