@@ -25,6 +25,7 @@ _PROBES = frozenset({"/health", "/ready", "/metrics"})
 _SEND_SECONDS = 60.0
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_STOPPED = busy("stopping", "the server was stopped before this ended; a change may have been made, or not")
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -66,6 +67,11 @@ class Guard:
             await problem.response()(scope, receive, request.send)
         except ClientGoneError:
             self._metrics.cancelled.inc()
+        except asyncio.CancelledError:  # of the server, which stops and has waited long enough
+            if not request.status:
+                note(scope, code=_STOPPED.code)
+                await _STOPPED.response()(scope, receive, request.send)
+            raise
         except Exception as error:
             log("failed", level=logging.ERROR, error=error, request=request.id)
             if not request.status:
