@@ -254,7 +254,10 @@ def test_metrics_count_what_happened(folders, client_of):
     assert any(line.startswith('knn_ue_drift_beyond_ratio{quantity="distance"}') for line in lines)
 
 
-@pytest.mark.parametrize("value", [{"max_items": 0}, {"max_queue": 3}, {"port": 70000}, {"max_wait": -1}])
+@pytest.mark.parametrize(
+    "value",
+    [{"max_items": 0}, {"max_items": 20_000, "max_queue": 20_000}, {"max_queue": 3}, {"port": 70000}, {"max_wait": -1}],
+)
 def test_options_that_make_no_sense_are_refused(value):
     with pytest.raises(InvalidInputError):
         ServeOptions(**value)

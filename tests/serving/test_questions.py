@@ -1,5 +1,7 @@
 """What the endpoint answers is what the pipeline answers, for every task and method; the rest is told the rule."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -192,6 +194,27 @@ def test_a_bad_request_is_told_the_rule(body, status, rule, asked):
 
     assert found.status_code == status and rule in found.json()["error"]
     assert set(found.json()) == {"error", "code"}
+
+
+HUGE = {
+    "inputs of a wrong kind": b'{"inputs": [%s]}' % b",".join([b"3"] * 900_000),
+    "short inputs": b'{"inputs": [%s]}' % b",".join([b'"a"'] * 450_000),
+    "words of a wrong kind": b'{"inputs": {"tokens": [%s]}}' % b",".join([b"3"] * 900_000),
+    "unknown keys": b"{%s}" % b",".join(b'"k%d": 1' % number for number in range(120_000)),
+    "unknown keys of an input": b'{"inputs": {%s}}' % b",".join(b'"k%d": 1' % number for number in range(120_000)),
+    "many wrong inputs": b'{"inputs": [%s]}' % b",".join([b'{"text": 3}'] * 9_000),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_huge_body_is_refused_without_looking_at_all_of_it(name, asked):
+    client = asked(TEXT)
+    begun = time.process_time()
+
+    found = client.post("/predict", content=HUGE[name], headers={"Content-Type": "application/json"})
+
+    assert found.status_code in (413, 422) and len(found.text) < 400
+    assert time.process_time() - begun < 1  # all others wait meanwhile; 100,000 wrong inputs once took 4 s
 
 
 RAW = [
