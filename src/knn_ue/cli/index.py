@@ -88,12 +88,9 @@ def tune(
     """
     from dataclasses import asdict
 
-    from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.storage import generation_of
     from knn_ue.tuning import Tolerance
 
-    generation = generation_of(ue)
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    generation, pipe = _loaded(ue, device)
     before = pipe.fitted_
     limit = None if max_mb is None else int(1e6 * max_mb)
     with progress_bars() as progress:
@@ -127,12 +124,11 @@ def add(
 
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """
-    from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.layers import add_rows
 
     if not _is_layered(ue):
         _only_store(_stores(ue))  # before the work of encoding
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    _, pipe = _loaded(ue, device)
     outputs = _encoded(pipe, input_rows)
     ids, n_stored = _change(ue, lambda stores: (add_rows(stores, outputs).tolist(), len(stores[-1])), pipe=pipe)
     if as_json:
@@ -172,6 +168,17 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
         typer.echo(json.dumps({"examples": n_stored, "bytes_before": before, "bytes": after}))
     else:
         typer.echo(f"compacted {n_stored} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+
+
+def _loaded(ue: Path, device: str) -> "tuple[str, UncertaintyPipeline]":
+    """Return the generation of a folder and what it holds, read in our turn: writers could else outrun us for ever."""
+    from knn_ue.locks import locked
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.storage import generation_of
+
+    generation_of(ue)  # a folder that is none of ours is told so before it is locked
+    with locked(ue):
+        return generation_of(ue), UncertaintyPipeline.load(ue, device=device)
 
 
 def _save_tuned(ue: Path, pipe: "UncertaintyPipeline", before: "Fitted", generation: str, tuning: "Tuning") -> None:
