@@ -25,6 +25,7 @@ from knn_ue.datastore import IndexOptions
 from timing import fitted_vectors, median_ms, random_vectors
 
 REPEATS = 5
+SINGLES = 16
 ENOUGH = 0.85
 EFFORTS = (32, 64, 128, 256, 512, 1024, 2048)
 OURS = "knn-ue exact"
@@ -115,7 +116,7 @@ def measure(
     return Result(
         name=name,
         ms=median_ms(search, queries, repeats=REPEATS),
-        ms_single=median_ms(search, queries[:64], batch=1, repeats=REPEATS),
+        ms_single=median_ms(search, queries[:SINGLES], batch=1, repeats=REPEATS),
         coverage=1.0 if product else metrics.neighbor_coverage(exact_ids=exact, found_ids=found),
         build_seconds=seconds,
         megabytes=megabytes,

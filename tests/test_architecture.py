@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
 
-GROUND = {"types", "errors", "arrays", "storage", "locks", "tensorfile", "hub_access"}
+GROUND = {"types", "errors", "arrays", "locking", "storage", "tensorfile", "hub_access"}
 MATHS = {"weighting", "metrics", "datastore", "toy", "data"}
 ENTITIES = {"entities"}
 FLOWS = {"flows"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from datastore.hostile import read_meta, write_meta
 from knn_ue import storage
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.locks import locked
+from knn_ue.locking import locked
 from knn_ue.storage import kind_of, parse_folder, read_folder, write_folder
 
 ARRAYS = {

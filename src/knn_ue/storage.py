@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.locks import locked
+from knn_ue.locking import locked
 from knn_ue.tensorfile import map_arrays, write_arrays
 
 FORMAT = 1

@@ -69,6 +69,18 @@ def test_excluded_rows_leave_the_nearest_of_the_others(name):
     np.testing.assert_array_equal(rows, kept[every_row(vectors[kept], vectors[:20], 10)[1]])
 
 
+@pytest.mark.parametrize("n_left", [0, 3, 10, 4000])
+def test_the_few_that_are_left_of_the_first_rows_count(n_left):
+    vectors = normal(9000, 8).astype(np.float32)
+    excluded = np.arange(9000) < 8000 - n_left
+    excluded[:n_left] = False  # the others that count are far behind
+    kept = np.flatnonzero(~excluded)
+
+    rows = ExactIndex(vectors).search(vectors[:20], 10, excluded)[1]
+
+    np.testing.assert_array_equal(rows, kept[every_row(vectors[kept], vectors[:20], 10)[1]])
+
+
 @pytest.mark.parametrize("name", VECTORS)
 def test_neither_batch_size_nor_query_order_changes_a_bit(name):
     vectors = VECTORS[name].astype(np.float32)

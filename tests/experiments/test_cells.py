@@ -48,7 +48,7 @@ def test_what_is_not_a_number_becomes_null_so_that_every_reader_can_read_it(stor
     assert json.loads((store.cells / NAME.file).read_text()) == {"key": "abc123", "x": None, "y": None}
 
 
-@pytest.mark.parametrize("damage", ["", "{", '{"key": "wrong"}', "[1]"])
+@pytest.mark.parametrize("damage", ["", "{", '{"key": "wrong"}', "[1]", '{"key": "abc123", "kind": "scores"}'])
 def test_a_damaged_cell_is_measured_again(store, damage):
     store.write(NAME, {"x": 1})
     (store.cells / NAME.file).write_text(damage)
@@ -64,6 +64,7 @@ def test_arrays_come_back_and_damaged_ones_are_missing(store):
     for file in store.work.rglob("*.safetensors"):
         file.write_bytes(b"")
     assert store.read_arrays(NAME, "a set/b") is None
+    assert not store.has_arrays(NAME, "a set/b")
     assert store.read_arrays(NAME, "elsewhere") is None
 
 

@@ -58,6 +58,10 @@ def test_the_toy_table_needs_no_model_and_no_data(tmp_path):
         (["all", "--scale", "huge"], "scale must be one of"),
         (["all", "--in-domain", "x"], "--in-domain takes TASK=NAME"),
         (["all", "--data", "nowhere"], "the data folder nowhere does not exist"),
+        (["all", "--in-domain", "ner=x"], "name it with --data"),
+        (["all", "--ontonotes", "x"], "--ontonotes goes with the paper's own sets"),
+        (["toy", "--fresh", "--report-only"], "--fresh, --report-only ask for different things"),
+        (["toy", "--recheck", "2"], "there is no measured cell to check"),
     ],
 )
 def test_bad_requests_get_one_sentence(arguments, sentence, tmp_path, monkeypatch):

@@ -124,8 +124,8 @@ def test_a_cell_another_process_is_at_is_left_to_it_and_read_when_it_is_done(mea
     bench = found["sentiment"]
 
     with bench.store.reserved(f"cell-{name.key}", wait=False):
-        assert not run._do(job, bench, run.Outcome(), run._Clock(found, [job]), lines.append, "", False, wait=False)
-    assert run._do(job, bench, run.Outcome(), run._Clock(found, [job]), lines.append, "", False, wait=True)
+        assert not run._do(job, bench, run.Outcome(), run._Clock("small", [job]), lines.append, "", False, wait=False)
+    assert run._do(job, bench, run.Outcome(), run._Clock("small", [job]), lines.append, "", False, wait=True)
 
 
 def test_every_table_has_one_seed_before_any_has_two_and_long_cells_come_last():
@@ -140,6 +140,24 @@ def test_every_table_has_one_seed_before_any_has_two_and_long_cells_come_last():
     ]
 
     assert in_order(mixed) == [mixed[5], mixed[4], mixed[3], mixed[2], mixed[1], mixed[0]]
+
+
+def test_the_time_left_is_judged_by_the_cells_there_are():
+    measured, waiting, other = (Job(setup="ner", what=Spec(method="knn-ue"), seed=seed) for seed in (0, 1, 2))
+    found = {measured: {"seconds": 1000.0}}
+
+    assert run.time_left("small", [measured, waiting, other], found) == 2000.0
+    assert run.time_left("small", [waiting], {}) == run.guess("small", waiting)
+
+
+def test_what_is_timed_searches_for_itself(measured, data, encoder, monkeypatch):
+    found = benches(data, encoder, measured[0])
+    monkeypatch.setattr("knn_ue.experiments.score.SharedSearch", lambda *_: pytest.fail("a search that is not timed"))
+    timed = TimingSpec(part="home", specs=(Spec(method="softmax"), Spec(method="knn-ue")), name="alone")
+
+    outcome = run_jobs(found, [Job(setup="sentiment", what=timed, seed=0)], lambda _line: None)
+
+    assert not outcome.failed
 
 
 def test_times_and_coverage_are_measured(measured, data, encoder):

@@ -46,6 +46,42 @@ def test_chosen_sets_are_the_only_ones_out_of_domain(tmp_path):
     assert [one.name for one in setup.sets] == ["home", "y"]
 
 
+def test_new_sets_beside_those_we_know_are_out_of_domain_too(tmp_path):
+    make(tmp_path, *(f"sentiment/imdb/{split}.jsonl" for split in ("train", "val", "test")))
+    make(tmp_path, "sentiment/dynasent-yelp/test.jsonl", "sentiment/new/test.jsonl", "sentiment/raw/notes.jsonl")
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert [(one.name, one.stands_for) for one in setup.sets] == [
+        ("imdb", "IMDb"),
+        ("dynasent-yelp", "Yelp"),
+        ("new", None),
+    ]
+    assert setup.differs == "a sample of IMDb, dynasent-yelp for Yelp"
+
+
+def test_the_set_to_train_on_when_it_is_named_is_not_scored_otherwise(tmp_path):
+    for name in ("wikineural", "btc"):
+        make(tmp_path, *(f"ner/{name}/{split}.jsonl" for split in ("train", "val", "test")))
+
+    assert [one.name for one in folder_setups(tmp_path)[0].sets] == ["wikineural"]
+    chosen = folder_setups(tmp_path, Choice.parse(["ner=btc"], []))[0]
+    assert [one.name for one in chosen.sets] == ["btc", "wikineural"]
+
+
+@pytest.mark.parametrize("names", ["a,,b", "a,a", "home,a"])
+def test_sets_out_of_domain_are_different_ones(names):
+    with pytest.raises(InvalidInputError, match="must name different sets"):
+        Choice.parse(["ner=home"], [f"ner={names}"])
+
+
+def test_a_set_that_is_not_there_is_told_with_those_that_are(tmp_path):
+    make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
+
+    with pytest.raises(InvalidInputError, match="ner has no set 'moon': it has home"):
+        folder_setups(tmp_path, Choice.parse([], ["ner=moon"]))
+
+
 def test_sets_take_the_place_of_the_papers_in_order_and_say_so(tmp_path):
     make(tmp_path, *(f"sentiment/home/{split}.jsonl" for split in ("train", "val", "test")))
     make(tmp_path, "sentiment/away/test.jsonl", "sentiment/far/test.jsonl")
@@ -53,7 +89,7 @@ def test_sets_take_the_place_of_the_papers_in_order_and_say_so(tmp_path):
     (setup,) = folder_setups(tmp_path)
 
     assert [one.stands_for for one in setup.sets] == ["IMDb", "Yelp", None]
-    assert setup.differs == "home for IMDb, away for Yelp, samples"
+    assert setup.differs == "home for IMDb, away for Yelp"
 
 
 @pytest.mark.parametrize("given", ["imdb", "music=a", "ner="])
@@ -82,6 +118,10 @@ def test_a_set_without_a_training_split_is_told(tmp_path):
 
     with pytest.raises(InvalidInputError, match="has no file train"):
         folder_setups(tmp_path, Choice.parse(["intent=home"], []))
+
+    make(tmp_path, "intent/other/train.jsonl", "intent/other/val.jsonl", "intent/other/test_hard.jsonl")
+    with pytest.raises(InvalidInputError, match="has no file test"):
+        folder_setups(tmp_path, Choice.parse(["intent=other"], []))
 
 
 def test_without_a_folder_there_is_vader_and_at_the_papers_scale_the_papers_sets(tmp_path):

@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 from knn_ue.experiments.answers import Answers
+from knn_ue.experiments.drawn import DRAWN
 from knn_ue.experiments.measures import MEASURES
-from knn_ue.experiments.statistics import Replicates, bootstrap, holm, mean_and_std, paired_t_test
+from knn_ue.experiments.statistics import Replicates, Resampled, bootstrap, holm, mean_and_std, paired_t_test
 
 
 def answers(confidence, correct, group=None):
@@ -22,8 +23,10 @@ def random_answers(rng, n_rows, *, better=0.0):
     return answers(confidence, correct)
 
 
-def mean_confidence(sample):
-    return float(sample.confidence.mean())
+MEAN_CONFIDENCE = Resampled(
+    function=lambda one: float(one.confidence.mean()),
+    drawn=lambda one, counts: one.confidence @ counts / counts.sum(axis=0),
+)
 
 
 def test_holm_equals_a_step_down_written_in_loops():
@@ -76,7 +79,8 @@ def test_every_draw_equals_the_measure_of_the_same_texts_drawn_by_hand():
     samples = {name: [(random_answers(rng, 30),) for _ in range(2)] for name in ("a", "b")}
     ece = MEASURES["ece"].function
 
-    found = bootstrap(samples, {"ece": ece}, n_groups=[30], n_bootstrap=4, seed=7)["ece"]
+    measure = Resampled(function=ece, drawn=DRAWN["ece"])
+    found = bootstrap(samples, {"ece": measure}, n_groups=[30], n_bootstrap=4, seed=7)["ece"]
 
     draws = np.random.default_rng(7)
     for number in range(4):
@@ -91,7 +95,9 @@ def test_every_draw_equals_the_measure_of_the_same_texts_drawn_by_hand():
 def test_sentences_are_drawn_whole_and_may_have_no_answers():
     sample = answers([0.1, 0.2, 0.9], [True, True, True], group=[0, 0, 2])
 
-    found = bootstrap({"a": [(sample,)]}, {"n": lambda one: float(len(one.group))}, n_groups=[3], n_bootstrap=200)["n"]
+    size = Resampled(function=lambda one: float(len(one.group)), drawn=lambda _one, counts: counts.sum(axis=0))
+
+    found = bootstrap({"a": [(sample,)]}, {"n": size}, n_groups=[3], n_bootstrap=200)["n"]
 
     assert set(found.drawn.ravel()) <= {0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0}
     assert 0.0 in found.drawn
@@ -103,7 +109,7 @@ def test_the_interval_lies_around_the_measured_difference_and_covers_what_normal
     base = rng.random(400)
     samples = {"a": [(answers(base + 0.0, base > 0),)], "b": [(answers(base[::-1] * 0.9, base > 0),)]}
 
-    found = bootstrap(samples, {"mean": mean_confidence}, n_groups=[400], n_bootstrap=3000)["mean"].compare("a", "b")
+    found = bootstrap(samples, {"mean": MEAN_CONFIDENCE}, n_groups=[400], n_bootstrap=3000)["mean"].compare("a", "b")
 
     paired = base - base[::-1] * 0.9
     half = 1.96 * paired.std(ddof=1) / 20
@@ -140,7 +146,7 @@ def test_equal_methods_are_called_different_about_as_often_as_the_level_says():
     called = 0
     for _ in range(200):
         first, second = (answers(rng.random(60), rng.random(60) < 2) for _ in range(2))
-        found = bootstrap({"a": [(first,)], "b": [(second,)]}, {"m": mean_confidence}, n_groups=[60], n_bootstrap=200)
+        found = bootstrap({"a": [(first,)], "b": [(second,)]}, {"m": MEAN_CONFIDENCE}, n_groups=[60], n_bootstrap=200)
         called += found["m"].compare("a", "b").p < 0.05
 
     assert called <= 22  # 10 expected, and 22 or more once in 3000 times
@@ -149,6 +155,28 @@ def test_equal_methods_are_called_different_about_as_often_as_the_level_says():
 def test_a_measure_that_is_never_defined_gives_nan_and_no_verdict():
     sample = answers([0.5, 0.6], [True, True])
 
-    found = bootstrap({"a": [(sample,)], "b": [(sample,)]}, {"x": lambda _one: math.nan}, n_groups=[2], n_bootstrap=5)
+    never = Resampled(function=lambda _one: math.nan, drawn=lambda _one, counts: np.full(counts.shape[1], math.nan))
+
+    found = bootstrap({"a": [(sample,)], "b": [(sample,)]}, {"x": never}, n_groups=[2], n_bootstrap=5)
 
     assert math.isnan(found["x"].compare("a", "b").p)
+
+
+def test_a_seed_that_one_method_lacks_is_left_out_of_its_pairs_only():
+    rng = np.random.default_rng(6)
+    a, b, c = ([(random_answers(rng, 40),) for _ in range(3)] for _ in range(3))
+
+    found = bootstrap({"a": a, "b": [b[0], None, b[2]], "c": c}, {"m": MEAN_CONFIDENCE}, n_groups=[40], n_bootstrap=50)
+    alone = bootstrap({"a": [a[0], a[2]], "b": [b[0], b[2]]}, {"m": MEAN_CONFIDENCE}, n_groups=[40], n_bootstrap=50)
+
+    assert found["m"].compare("a", "b") == alone["m"].compare("a", "b")
+    assert found["m"].compare("a", "c").n_seeds == 3
+
+
+def test_methods_without_a_common_seed_cannot_be_compared():
+    one = (answers([0.5, 0.6], [True, False]),)
+
+    found = bootstrap({"a": [one, None], "b": [None, one]}, {"m": MEAN_CONFIDENCE}, n_groups=[2], n_bootstrap=5)["m"]
+
+    assert math.isnan(found.compare("a", "b").p)
+    assert found.compare("a", "b").n_seeds == 0

@@ -26,8 +26,13 @@ CLAIM = Claim(
 )
 
 
-def compared(difference, low, high, p=0.001, *, measure="ece", n_seeds=3):
-    found = Comparison(difference=difference, low=low, high=high, p=p, t_test=0.5, n_seeds=n_seeds)
+def comparison(difference, low, high, p=0.001, **options):
+    options = {"first": 0.05 + difference, "second": 0.05, "t_test": 0.5, "n_seeds": 3} | options
+    return Comparison(difference=difference, low=low, high=high, p=p, **options)
+
+
+def compared(difference, low, high, p=0.001, *, measure="ece", **options):
+    found = comparison(difference, low, high, p, **options)
     return {("sentiment", "imdb"): {measure: {("knn-ue", "softmax"): found}}}
 
 
@@ -79,6 +84,20 @@ def test_one_seed_is_told():
     assert "one seed only" in word(-0.03, -0.05, -0.01, n_seeds=1).reason
 
 
+def test_both_numbers_are_those_of_the_texts_that_were_compared():
+    verdict = word(-0.03, -0.05, -0.01, first=0.021, second=0.051, n_texts=200)
+
+    assert verdict.ours == "2.10 / 5.10"
+    assert verdict.reason == "on the first 200 texts"
+
+
+def test_without_a_comparison_means_of_different_texts_do_not_stand_side_by_side():
+    means = {("sentiment", "imdb", name, "ece"): 0.02 for name in ("knn-ue", "softmax", "mc-dropout")}
+
+    assert judge([CLAIM], {}, means)[0].ours == "2.00 / 2.00"
+    assert judge([replace(CLAIM, second=Spec(method="mc-dropout"))], {}, means)[0].ours == "– / –"
+
+
 def test_no_loss_holds_only_while_the_interval_stays_within_the_margin():
     claim = replace(CLAIM, kind="no worse")
 
@@ -89,7 +108,7 @@ def test_no_loss_holds_only_while_the_interval_stays_within_the_margin():
 
 def test_our_definition_gets_a_verdict_of_its_own():
     claim = replace(CLAIM, measure="e_aurc_published")
-    better = Comparison(difference=-0.1, low=-0.2, high=-0.05, p=0.001, t_test=0.1, n_seeds=3)
+    better = comparison(-0.1, -0.2, -0.05)
     pairs = {("sentiment", "imdb"): {"e_aurc_published": {("knn-ue", "softmax"): better}}}
 
     assert judge([claim], pairs, {})[0].by_our_definition == "cannot be tested here"
@@ -124,9 +143,9 @@ def test_a_claim_about_time_must_hold_in_every_round(at_least, rounds, expected)
 
 
 def test_coverage_above_one_percent_contradicts_the_paper():
-    assert judge_coverage("x", "all three", [0.43, 0.45]).word == "does not hold"
-    assert judge_coverage("x", "all three", [0.0002]).word == "holds"
-    assert judge_coverage("x", "all three", []).word == "cannot be tested here"
+    assert judge_coverage("ner", "x", "all three", [0.43, 0.45]).word == "does not hold"
+    assert judge_coverage("ner", "x", "all three", [0.0002]).word == "holds"
+    assert judge_coverage("ner", "x", "all three", []).word == "cannot be tested here"
 
 
 def test_the_claims_of_a_table_point_the_way_the_paper_prints(tmp_path):
@@ -160,3 +179,31 @@ def test_times_are_claimed_relative_to_the_printed_ratio(tmp_path):
     (claim,) = [c for c in time_claims_of(plan["time"]) if c.setup == "nli" and c.first.method == "dac"]
 
     assert claim.printed == pytest.approx(785.15 / 8.41)
+
+
+def test_indexes_are_claimed_to_lose_where_the_text_says_so_and_the_print_shows_it(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+
+    def claimed(table, kind, part):
+        found = [c for c in claims_of(plan[table]) if c.block.part == part and c.kind == kind]
+        return {(str(c.first if kind == "no worse" else c.second), c.measure) for c in found}
+
+    assert claimed("pca", "better", "bn") == {
+        (f"knn-ue-PCA{n}+Flat-approx", measure) for n in (64, 128) for measure in ("ece", "mce")
+    }
+    assert ("knn-ue-PCA64+Flat-approx", "ece") not in claimed("pca", "better", "nw")  # 7.48 is below 7.50
+    assert {name for name, _ in claimed("pca", "no worse", "nw")} == {"knn-ue-PCA256+Flat-approx"}
+    assert {measure for _, measure in claimed("pq", "better", "bn")} == {"mce"}
+    assert not claimed("pq", "better", "nw")
+    all_three = "knn-ue-PCA128+IVF100+PQ32x5-p32-approx"
+    assert {(all_three, "ece"), (all_three, "mce")} == claimed("combined", "better", "nw")
+    assert (all_three, "ece") in claimed("recomputed", "no worse", "bn")  # against recomputed distances
+
+
+def test_recomputed_distances_are_claimed_to_be_slower_than_both(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+
+    slow = [c for c in time_claims_of(plan["recomputed"]) if c.at_least and c.part == "bn"]
+
+    assert [(c.second.index.factory, c.bound) for c in slow] == [("Flat", 1.0), ("PCA128,IVF100,PQ32x5", 5.0)]
+    assert [c.printed for c in slow] == pytest.approx([16.24 / 4.99, 16.24 / 2.87])

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from knn_ue.locks import locked
+from knn_ue.locking import locked
 from knn_ue.pipeline import UncertaintyPipeline
 from serving_process import Server, serving
 

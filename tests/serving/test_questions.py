@@ -57,6 +57,23 @@ def test_all_that_is_said_of_entities_is_in_the_schema(asked):
         assert all(set(missed) == documented["missed"] for missed in answer["missed"])
 
 
+@pytest.mark.parametrize("task", INPUTS)
+def test_every_answer_says_which_folder_gave_it_and_holds_what_is_documented(task, asked):
+    from knn_ue.serving.schemas import ExplainResponse, PredictResponse, Why
+
+    client = asked(task)
+    body = {"inputs": INPUTS[task], "top": 2}
+    given = {"/predict": PredictResponse, "/explain": ExplainResponse}
+
+    for path, model in given.items():
+        found = client.post(path, json=body).json()
+        assert set(found) == set(model.model_fields)
+        assert found["generation"] == client.get("/info").json()["generation"]
+        model.model_validate(found)
+        for one in found.get("explanations", []):
+            assert all(set(why) == set(Why.model_fields) for why in one["why"])
+
+
 @pytest.mark.parametrize(("task", "method"), [(TEXT, "knn-ue"), (TEXT, "dac"), (WORDS, "knn-ue"), (TEXT, "softmax")])
 def test_what_the_server_says_of_itself_is_in_the_schema(task, method, asked):
     from dataclasses import fields

@@ -172,7 +172,7 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
 
 def _loaded(ue: Path, device: str) -> "tuple[str, UncertaintyPipeline]":
     """Return the generation of a folder and what it holds, read in our turn: writers could else outrun us for ever."""
-    from knn_ue.locks import locked
+    from knn_ue.locking import locked
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.storage import generation_of
 
@@ -183,7 +183,7 @@ def _loaded(ue: Path, device: str) -> "tuple[str, UncertaintyPipeline]":
 
 def _save_tuned(ue: Path, pipe: "UncertaintyPipeline", before: "Fitted", generation: str, tuning: "Tuning") -> None:
     """Write what was tuned; where servers stored examples meanwhile, the chosen index is built over those too."""
-    from knn_ue.locks import locked
+    from knn_ue.locking import locked
     from knn_ue.pipeline.folder import save_unless_changed
     from knn_ue.pipeline.layers import with_same_model
     from knn_ue.storage import generation_of
@@ -253,7 +253,7 @@ def _change(
 
     Where `pipe` made what is stored, the folder must still hold its model.
     """
-    from knn_ue.locks import locked
+    from knn_ue.locking import locked
     from knn_ue.pipeline.layers import change_layers, with_same_model
     from knn_ue.pipeline.records import stores_of
 

@@ -54,7 +54,9 @@ def reproduce(
     times: Annotated[
         bool, typer.Option("--times", help="Measure only times, all of them anew: for when the machine is idle.")
     ] = False,
-    draws: Annotated[int, typer.Option(min=10, help="Of the bootstrap behind each verdict.")] = 2000,
+    draws: Annotated[
+        int, typer.Option(min=10, help="Of the bootstrap behind each verdict; below 1,100 none can hold in NER.")
+    ] = 2000,
     recheck: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Measure N cells again from nothing and compare.")
     ] = None,
@@ -69,6 +71,10 @@ def reproduce(
     from knn_ue.experiments.setups import Choice
     from knn_ue.experiments.workshop import Request, Workshop, write_results
 
+    modes = {"--fresh": fresh, "--report-only": report_only, "--times": times, "--recheck": recheck is not None}
+    if sum(modes.values()) > 1:
+        asked = ", ".join(name for name, given in modes.items() if given)
+        raise InvalidInputError(f"{asked} ask for different things: choose one")
     request = Request(
         out=out,
         scale=scale,  # type: ignore[arg-type]

@@ -107,15 +107,20 @@ class ExactIndex:
         values = np.full((len(centered), fetch), np.inf, dtype=np.float32)
         rows = np.full((len(centered), fetch), -1, dtype=np.int64)
         limit = np.full((len(centered), 1), np.inf, dtype=np.float32)
-        for start, scores in self._scores(centered, norms):
-            more_values, more_rows = _below(scores, limit)
-            if not more_values.shape[1]:
-                continue
-            more_values = np.concatenate((values, more_values), axis=1)
-            more_rows = np.concatenate((rows, more_rows + start), axis=1)
-            kept = np.argpartition(more_values, fetch - 1, axis=1)[:, :fetch]
-            values = np.take_along_axis(more_values, kept, axis=1)
-            rows = np.take_along_axis(more_rows, kept, axis=1)
+        for number, (start, scores) in enumerate(self._scores(centered, norms)):
+            if number == 0 and scores.shape[1] >= fetch:  # nothing is kept yet
+                rows = np.argpartition(scores, fetch - 1, axis=1)[:, :fetch]
+                values = np.take_along_axis(scores, rows, axis=1)
+                rows += start
+            else:
+                more_values, more_rows = _below(scores, limit)
+                if not more_values.shape[1]:
+                    continue
+                more_values = np.concatenate((values, more_values), axis=1)
+                more_rows = np.concatenate((rows, more_rows + start), axis=1)
+                kept = np.argpartition(more_values, fetch - 1, axis=1)[:, :fetch]
+                values = np.take_along_axis(more_values, kept, axis=1)
+                rows = np.take_along_axis(more_rows, kept, axis=1)
             limit = values.max(axis=1, keepdims=True)
         rows[np.isinf(values)] = -1
         return rows, limit[:, 0].astype(np.float64)

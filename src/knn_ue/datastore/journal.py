@@ -20,7 +20,7 @@ import numpy.typing as npt
 from knn_ue.arrays import FloatArray, IntArray, float_matrix, label_vector
 from knn_ue.datastore.texts import PackedTexts
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.locks import locked
+from knn_ue.locking import locked
 from knn_ue.storage import generation_of, open_plain_file, storage_errors
 from knn_ue.tensorfile import arrays_from_bytes, arrays_to_bytes, stored_array
 

@@ -28,6 +28,13 @@ REVISION = 1
 Content = dict[str, Any]
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+# What a cell of a kind must have for tables to be made of it.
+_PARTS: Mapping[Any, tuple[str, ...]] = {
+    "model": ("score", "seconds"),
+    "scores": ("sets", "seconds"),
+    "timing": ("milliseconds", "load", "seconds"),
+    "comparison": ("pairs",),
+}
 _ARRAYS = "cell-arrays"
 _DIGITS = 7
 
@@ -60,7 +67,9 @@ class CellStore:
             return None
         except ValueError:  # cut short by a full disk: measured again
             return None
-        return content if isinstance(content, dict) and content.get("key") == name.key else None
+        if not isinstance(content, dict) or content.get("key") != name.key:
+            return None
+        return content if all(part in content for part in _PARTS.get(content.get("kind"), ())) else None
 
     def write(self, name: CellName, content: Content, *, only: bool = False) -> Content:
         """Write the cell in one step, and return it as it will be read; `only` removes those of the same `what`."""
@@ -90,8 +99,8 @@ class CellStore:
             return None
 
     def has_arrays(self, name: CellName, part: str) -> bool:
-        """Say whether the arrays are here, without reading them."""
-        return (self._arrays(name, part) / "meta.json").exists()
+        """Say whether the arrays are here and whole."""
+        return self.read_arrays(name, part) is not None
 
     @contextmanager
     def reserved(self, key: str, *, wait: bool) -> Iterator[bool]:

@@ -1,31 +1,28 @@
 """Paired comparisons of all methods of a table on one test set: computed once from the kept answers, then kept."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.answers import Answers
 from knn_ue.experiments.bench import Bench
-from knn_ue.experiments.cells import REVISION, CellName
+from knn_ue.experiments.cells import CellName
+from knn_ue.experiments.drawn import DRAWN
 from knn_ue.experiments.measures import DETECTION, MEASURES
 from knn_ue.experiments.plan import Block
 from knn_ue.experiments.run import Job, Outcome
 from knn_ue.experiments.score import read_answers, score_name
 from knn_ue.experiments.specs import PASSES, Spec
-from knn_ue.experiments.statistics import N_BOOTSTRAP, Comparison, Function, Replicates, Sample, bootstrap
+from knn_ue.experiments.statistics import N_BOOTSTRAP, Comparison, Replicates, Resampled, Sample, bootstrap
+
+# Raised when a change of ours changes comparisons of the same cells.
+_REVISION = 2
+_KEPT = ("first", "second", "difference", "low", "high", "p", "t_test")
 
 # By measure, then by pair of methods.
 Comparisons = dict[str, dict[tuple[str, str], Comparison]]
-
-
-def common_seeds(outcome: Outcome, setup: str, specs: Sequence[Spec]) -> tuple[list[Spec], list[int]]:
-    """Return the methods that were measured with the first seed, and the seeds that all of them were measured with."""
-    seeds = {spec: {job.seed for job in outcome.found if job.setup == setup and job.what == spec} for spec in specs}
-    measured = [spec for spec in specs if 0 in seeds[spec]]
-    return measured, sorted(set.intersection(*(seeds[spec] for spec in measured))) if measured else []
 
 
 def compare_block(
@@ -35,86 +32,98 @@ def compare_block(
 
     mc-dropout saw fewer texts: it is compared with the others on those, with its own draws.
     """
-    functions = functions_of(block.measures)
-    found: Comparisons = {name: {} for name in functions}
-    others = [spec for spec in specs if spec.method != PASSES]
-    groups = [others] + [[*others, spec] for spec in specs if spec.method == PASSES]
-    for group in groups:
-        measured, seeds = common_seeds(outcome, block.setup, group)
-        only = PASSES if any(spec.method == PASSES for spec in measured) else None
-        if len(measured) < 2 or not functions or (only is None and group is not groups[0]):
+    measures = measures_of(block.measures)
+    found: Comparisons = {name: {} for name in measures}
+    measured = [spec for spec in specs if found_jobs(outcome, block.setup, spec)]
+    others = [spec for spec in measured if spec.method != PASSES]
+    groups = [(others, None)] + [([*others, spec], PASSES) for spec in measured if spec.method == PASSES]
+    for group, only in groups:
+        if len(group) < 2 or not measures:
             continue
-        for name, pairs in _kept(bench, table, block, measured, seeds, functions, only, n_bootstrap).items():
+        seeds = {spec: sorted(found_jobs(outcome, block.setup, spec)) for spec in group}
+        for name, pairs in _kept(bench, table, block, seeds, measures, only, n_bootstrap).items():
             found[name] |= pairs
     return found
 
 
-def functions_of(measures: Sequence[str]) -> dict[str, Function]:
+def measures_of(names: Sequence[str]) -> dict[str, Resampled]:
     """Return how the measures are computed, for those that a test can be made of."""
-    plain = {name: MEASURES[name].function for name in measures if name in MEASURES}
-    found: dict[str, Function] = {name: function for name, function in plain.items() if function is not None}
-    return found | {name: DETECTION[name].function for name in measures if name in DETECTION}
+    plain = {name: MEASURES[name].function for name in names if name in MEASURES}
+    functions = {name: function for name, function in plain.items() if function is not None}
+    found = {name: Resampled(function=function, drawn=DRAWN[name]) for name, function in functions.items()}
+    return found | {
+        name: Resampled(function=DETECTION[name].function, drawn=DRAWN[name]) for name in names if name in DETECTION
+    }
 
 
 def _kept(
     bench: Bench,
     table: str,
     block: Block,
-    specs: Sequence[Spec],
-    seeds: Sequence[int],
-    functions: Mapping[str, Function],
+    seeds: Mapping[Spec, Sequence[int]],
+    measures: Mapping[str, Resampled],
     only: str | None,
     n_bootstrap: int,
 ) -> Comparisons:
-    cells = {str(spec): [score_name(bench, spec, seed).key for seed in seeds] for spec in specs}
-    key = key_of(REVISION, cells, block.part, sorted(functions), only, n_bootstrap)
-    part = block.part.replace(" ", "_")
-    name = CellName(bench.setup.name, f"compared-{table}-{part}{f'-{only}' if only else ''}", key)
+    """Return the comparisons of the methods with the seeds each has, made now or before.
+
+    Those of other cells are replaced; those of fewer seeds or draws (a short trial) have their own names.
+    """
+    cells = {str(spec): [score_name(bench, spec, seed).key for seed in known] for spec, known in seeds.items()}
+    key = key_of(_REVISION, cells, block.part, sorted(measures), only, n_bootstrap)
+    n_seeds = max(map(len, seeds.values()))
+    words = [table, block.part.replace(" ", "_"), *([only] if only else []), f"{n_seeds}x{n_bootstrap}"]
+    name = CellName(bench.setup.name, "-".join(["compared", *words]), key)
     content = bench.store.read(name)
+    parts, sizes, n_texts = _texts(bench, block, only)
     if content is None:
-        samples = _samples(bench, block, specs, seeds, only)
+        samples = _samples(bench, seeds, parts, sizes)
         if samples is None:
-            return {measure: {} for measure in functions}
-        sizes = _sizes(bench, block, samples, only)
-        replicates = bootstrap(samples, functions, n_groups=sizes, n_bootstrap=n_bootstrap)
-        content = {"kind": "comparison", "seeds": list(seeds), "pairs": _pairs(replicates, only)}
+            return {measure: {} for measure in measures}
+        replicates = bootstrap(samples, measures, n_groups=sizes, n_bootstrap=n_bootstrap)
+        content = {"kind": "comparison", "seeds": sorted(set().union(*seeds.values()))}
+        content["pairs"] = _pairs(replicates, only)
         content = bench.store.write(name, content, only=True)
     return {
-        measure: {(first, second): _comparison(numbers) for first, second, numbers in pairs}
+        measure: {(first, second): replace(_comparison(numbers), n_texts=n_texts) for first, second, numbers in pairs}
         for measure, pairs in content["pairs"].items()
     }
 
 
+def _texts(bench: Bench, block: Block, only: str | None) -> tuple[list[str], list[int], int | None]:
+    """Return the sets a sample has, how many texts of each, and the number where it is not that of all.
+
+    Texts without an answer (sentences without entities) count.
+    """
+    detects = any(name in DETECTION for name in block.measures)
+    parts = [bench.setup.sets[0].name, block.part] if detects else [block.part]
+    whole = [len(bench.material.sets[part].rows) for part in parts]
+    cap = bench.scale.passes_rows if only else None
+    sizes = [size if cap is None else min(cap, size) for size in whole]
+    return parts, sizes, cap if sizes != whole else None
+
+
 def _samples(
-    bench: Bench, block: Block, specs: Sequence[Spec], seeds: Sequence[int], only: str | None
-) -> dict[str, list[Sample]] | None:
+    bench: Bench, seeds: Mapping[Spec, Sequence[int]], parts: Sequence[str], sizes: Sequence[int]
+) -> dict[str, list[Sample | None]] | None:
     """Return the answers of each method and seed; None where some are on another machine."""
-    inside = bench.setup.sets[0].name
-    parts = [inside, block.part] if any(name in DETECTION for name in block.measures) else [block.part]
-    limit = bench.scale.passes_rows if only else None
-    samples: dict[str, list[Sample]] = {}
-    for spec in specs:
-        samples[str(spec)] = []
-        for seed in seeds:
+    samples: dict[str, list[Sample | None]] = {}
+    for spec, known in seeds.items():
+        by_seed: dict[int, Sample] = {}
+        for seed in known:
             read = [read_answers(bench, spec, seed, part) for part in parts]
             kept: list[Answers] = [one for one in read if one is not None]
             if len(kept) < len(parts):
                 return None
-            samples[str(spec)].append(tuple(one if limit is None else one.first(limit) for one in kept))
+            by_seed[seed] = tuple(one.first(size) for one, size in zip(kept, sizes, strict=True))
+        samples[str(spec)] = [by_seed.get(seed) for seed in sorted(set().union(*seeds.values()))]
     return samples
-
-
-def _sizes(bench: Bench, block: Block, samples: Mapping[str, Sequence[Sample]], only: str | None) -> list[int]:
-    """Return how many texts each set has, also those without an answer (a sentence without entities)."""
-    limit = partial(min, bench.scale.passes_rows) if only and bench.scale.passes_rows else int
-    parts = [block.part] if len(next(iter(samples.values()))[0]) == 1 else [bench.setup.sets[0].name, block.part]
-    return [limit(len(bench.material.sets[part].rows)) for part in parts]
 
 
 def _pairs(replicates: Mapping[str, Replicates], only: str | None) -> dict[str, list[Any]]:
     return {
         measure: [
-            [first, second, list(asdict(found.compare(first, second)).values())]
+            [first, second, _numbers(found.compare(first, second))]
             for first, second in combinations(found.methods, 2)
             if only is None or only in (first, second)
         ]
@@ -122,10 +131,14 @@ def _pairs(replicates: Mapping[str, Replicates], only: str | None) -> dict[str, 
     }
 
 
+def _numbers(found: Comparison) -> list[float]:
+    return [getattr(found, field) for field in (*_KEPT, "n_seeds")]
+
+
 def _comparison(numbers: Sequence[float | None]) -> Comparison:
-    *values, n_seeds = (float("nan") if number is None else number for number in numbers)
-    difference, low, high, p, t_test = values
-    return Comparison(difference=difference, low=low, high=high, p=p, t_test=t_test, n_seeds=int(n_seeds))
+    *known, n_seeds = (float("nan") if number is None else number for number in numbers)
+    values: dict[str, Any] = dict(zip(_KEPT, known, strict=True))
+    return Comparison(**values, n_seeds=int(n_seeds))
 
 
 def pair_of(found: Mapping[tuple[str, str], Comparison], first: str, second: str) -> Comparison | None:
@@ -133,16 +146,7 @@ def pair_of(found: Mapping[tuple[str, str], Comparison], first: str, second: str
     if (first, second) in found:
         return found[first, second]
     kept = found.get((second, first))
-    if kept is None:
-        return None
-    return Comparison(
-        difference=-kept.difference,
-        low=-kept.high,
-        high=-kept.low,
-        p=kept.p,
-        t_test=kept.t_test,
-        n_seeds=kept.n_seeds,
-    )
+    return None if kept is None else kept.reversed()
 
 
 def found_jobs(outcome: Outcome, setup: str, spec: Spec) -> dict[int, Job]:

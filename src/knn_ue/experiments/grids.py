@@ -13,13 +13,17 @@ EMPTY = "–"
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A heading and lines of text, all equally long; `strong` are the (line, column) set in bold."""
+    """A heading and lines of text, all equally long; `strong` are the (line, column) set in bold.
+
+    Of the columns some are `text_columns` and not numbers, and of those some are `sentences`, which a page may break.
+    """
 
     title: str
     heading: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
     strong: frozenset[tuple[int, int]] = frozenset()
     text_columns: frozenset[int] = frozenset({0})
+    sentences: frozenset[int] = frozenset()
 
 
 def grids_of(filled: FilledTable) -> list[Grid]:
@@ -29,27 +33,28 @@ def grids_of(filled: FilledTable) -> list[Grid]:
 
 def verdict_grid(verdicts: Sequence[Verdict]) -> Grid:
     """Return the claims of a table with the paper's numbers, ours and what became of them."""
-    heading = ("claim", "set", "measure", "paper", "ours", "gain [95 %]", "p (Holm)", "p (t-test)")
+    heading = ("claim", "set", "measure", "verdict", "why", "paper", "ours", "gain [95 %]", "p (Holm)", "p (t-test)")
     return Grid(
         title="Verdicts",
-        heading=(*heading, "verdict", "why", "by our definition"),
+        heading=(*heading, "by our definition"),
         lines=tuple(
             (
                 one.claim,
                 one.place,
                 one.measure,
+                one.word,
+                one.reason or EMPTY,
                 one.paper,
                 one.ours,
                 one.interval,
                 _p(one.p),
                 _p(one.t_test),
-                one.word,
-                one.reason or EMPTY,
                 one.by_our_definition or EMPTY,
             )
             for one in verdicts
         ),
-        text_columns=frozenset({0, 1, 2, 8, 9, 10}),
+        text_columns=frozenset({0, 1, 2, 3, 4, 10}),
+        sentences=frozenset({0, 4}),
     )
 
 
@@ -64,7 +69,8 @@ def _scores(block: FilledBlock) -> Grid:
         heading += [f"{_title(name)} paper", f"{_title(name)} ours"] if block.has_published(name) else [_title(name)]
     lines, strong = [], set()
     for number, (method, row) in enumerate(block.rows.items()):
-        line = [method]
+        remark = block.remarks.get(method)
+        line = [f"{method} ({remark})" if remark else method]
         for name in shown:
             if block.has_published(name):
                 line.append(EMPTY if row[name].published is None else str(row[name].published))

@@ -47,58 +47,29 @@ class DetectionMeasure:
         return "↑" if self.higher_is_better else "↓"
 
     def function(self, inside: Answers, outside: Answers) -> float:
-        """Return the number as a fraction."""
-        found = metrics.ood_detection(
-            id_confidence=inside.given().confidence, ood_confidence=outside.given().confidence
-        )
-        return float(getattr(found, self.field))
+        """Return the number as a fraction, NaN where either has no answer (a set without entities)."""
+        known, others = inside.given().confidence, outside.given().confidence
+        if not len(known) or not len(others):
+            return math.nan
+        return float(getattr(metrics.ood_detection(id_confidence=known, ood_confidence=others), self.field))
 
 
-def _ece(answers: Answers) -> float:
-    given = answers.given()
-    if not len(given.confidence):
-        return math.nan
-    return metrics.expected_calibration_error(confidence=given.confidence, correct=given.correct)
-
-
-def _mce(answers: Answers) -> float:
-    given = answers.given()
-    if not len(given.confidence):
-        return math.nan
-    return metrics.maximum_calibration_error(confidence=given.confidence, correct=given.correct)
-
-
-def _e_aurc(answers: Answers) -> float:
-    given = answers.given()
-    if not len(given.confidence) or given.correct is None:
-        return math.nan
-    return metrics.e_aurc(confidence=given.confidence, correct=given.correct)
-
-
-def _e_aurc_published(answers: Answers) -> float:
+def _scored(metric: Callable[..., float], answers: Answers) -> float:
+    """Return a metric of confidence and correctness, NaN where there is no answer."""
     if not len(answers.confidence) or answers.correct is None:
         return math.nan
-    return metrics.e_aurc(confidence=answers.confidence, correct=answers.correct, convention="paper")
+    return metric(confidence=answers.confidence, correct=answers.correct)
 
 
-def _auroc(answers: Answers) -> float:
-    given = answers.given()
-    if not len(given.confidence) or given.correct is None:
-        return math.nan
-    return metrics.auroc(confidence=given.confidence, correct=given.correct)
+def _of_given(metric: Callable[..., float]) -> Callable[[Answers], float]:
+    """Return the metric as one of the answers that were given."""
+    return lambda answers: _scored(metric, answers.given())
 
 
 def _class_auroc(answers: Answers) -> float:
     if answers.probs is None or answers.labels is None:
         return math.nan
     return metrics.class_auroc(probs=answers.probs, labels=answers.labels)
-
-
-def _brier(answers: Answers) -> float:
-    given = answers.given()
-    if not len(given.confidence):
-        return math.nan
-    return metrics.brier_top_label(confidence=given.confidence, correct=given.correct)
 
 
 def _right(answers: Answers) -> float:
@@ -129,8 +100,8 @@ def _human(answers: Answers) -> float:
 MEASURES: Mapping[str, Measure] = {
     "right": Measure(title="right answers", function=_right, higher_is_better=True),
     "f1": Measure(title="F1", function=_f1, higher_is_better=True),
-    "ece": Measure(title="ECE", function=_ece),
-    "mce": Measure(title="MCE", function=_mce),
+    "ece": Measure(title="ECE", function=_of_given(metrics.expected_calibration_error)),
+    "mce": Measure(title="MCE", function=_of_given(metrics.maximum_calibration_error)),
     "class_auroc": Measure(
         title="AUROC",
         function=_class_auroc,
@@ -139,23 +110,27 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "auroc": Measure(
         title="AUROC",
-        function=_auroc,
+        function=_of_given(metrics.auroc),
         higher_is_better=True,
         definition="ours: the chance that a right answer has more confidence than a wrong one",
     ),
     "e_aurc_published": Measure(
         title="E-AURC",
-        function=_e_aurc_published,
+        function=partial(_scored, partial(metrics.e_aurc, convention="paper")),
         unit=1000.0,
         definition="published: errors divided by n + 1, ties by row order, missed entities as errors at confidence 0",
     ),
     "e_aurc": Measure(
         title="E-AURC",
-        function=_e_aurc,
+        function=_of_given(metrics.e_aurc),
         unit=1000.0,
         definition="ours: errors divided by n, ties averaged, answers that were given only",
     ),
-    "brier": Measure(title="Brier", function=_brier, definition="squared, of the predicted class"),
+    "brier": Measure(
+        title="Brier",
+        function=_of_given(metrics.brier_top_label),
+        definition="squared, of the predicted class",
+    ),
     "confidence_right": Measure(
         title="confidence, right", function=partial(_confidence, right=True), unit=1.0, higher_is_better=True
     ),
@@ -218,6 +193,5 @@ def scores_of(answers: Answers) -> dict[str, float]:
 
 def detection_of(inside: Answers, outside: Answers) -> dict[str, float]:
     """Return how well confidence tells in-domain answers from others, as fractions."""
-    if not len(inside.given().confidence) or not len(outside.given().confidence):
-        return {}
-    return {name: measure.function(inside, outside) for name, measure in DETECTION.items()}
+    found = {name: measure.function(inside, outside) for name, measure in DETECTION.items()}
+    return {name: value for name, value in found.items() if not math.isnan(value)}

@@ -6,7 +6,7 @@ from knn_ue.experiments.figures import figures_of
 from knn_ue.experiments.grids import Grid, counted, grids_of, verdict_grid
 from knn_ue.experiments.results import ABOUT, Results
 from knn_ue.experiments.tables import FilledTable
-from knn_ue.report.css import CSS
+from knn_ue.report.frame import page
 from knn_ue.report.html_tables import box, plain, prose
 
 _CLASSES = {"holds": "better", "does not hold": "worse"}
@@ -14,9 +14,6 @@ _CLASSES = {"holds": "better", "does not hold": "worse"}
 
 def to_html(results: Results) -> str:
     """Return the page."""
-    links = "\n".join(
-        f'<li><a href="#{filled.table.name}">{plain(filled.table.name)}</a></li>' for filled in results.tables
-    )
     facts = "".join(
         f"<div><dt>{plain(name)}</dt><dd>{plain(value)}</dd></div>" for name, value in results.facts.items()
     )
@@ -27,7 +24,13 @@ def to_html(results: Results) -> str:
     if results.failed:
         reasons = "".join(f"<li>{plain(name)}: {plain(reason)}</li>" for name, reason in results.failed.items())
         body.append(f"<h2>Cells that failed</h2><ul>{reasons}</ul>")
-    return _PAGE.format(css=CSS, links=links, body="\n".join(body))
+    return page(
+        "The paper's tables, measured",
+        links={filled.table.name: filled.table.name for filled in results.tables},
+        body=body,
+        footer="Made with knn-ue reproduce. The same numbers are in results.md, results.tex and results.csv.",
+        name="results",
+    )
 
 
 def _section(filled: FilledTable) -> Iterator[str]:
@@ -40,11 +43,11 @@ def _section(filled: FilledTable) -> Iterator[str]:
     for caption, svg in figures_of(filled).items():
         yield f'<figure class="card"><div class="paper">{svg}</div><figcaption>{plain(caption)}</figcaption></figure>'
     if filled.verdicts:
-        yield f"<p>Claims: {counted(filled.verdicts)}.</p>"
+        yield f"<p>{prose(' '.join([f'Claims: {counted(filled.verdicts)}.', *filled.differs]))}</p>"
         yield box(f"Verdicts of {table.name}", _grid(verdict_grid(filled.verdicts)))
     for grid in grids_of(filled):
         yield box(f"{table.name}: {grid.title}", _grid(grid))
-    yield from (f'<p class="soft">{prose(note)}</p>' for note in filled.notes)
+    yield from (f'<p class="soft">{prose(note)}</p>' for note in filled.remaining_notes)
     yield "</section>"
 
 
@@ -54,7 +57,7 @@ def _grid(grid: Grid) -> str:
     )
     lines = []
     for number, line in enumerate(grid.lines):
-        fields = [f'<th scope="row">{plain(line[0])}</th>']
+        fields = [f'<th scope="row"{_text(grid, 0)}>{plain(line[0])}</th>']
         for place, text in enumerate(line[1:], start=1):
             shown = f"<strong>{plain(text)}</strong>" if (number, place) in grid.strong else plain(text)
             if text in ("holds", "does not hold", "cannot be tested here"):
@@ -68,34 +71,6 @@ def _grid(grid: Grid) -> str:
 
 
 def _text(grid: Grid, place: int) -> str:
+    if place in grid.sentences:
+        return ' class="text wide"'
     return ' class="text"' if place in grid.text_columns else ""
-
-
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>The paper's tables, measured</title>
-<style>
-{css}</style>
-</head>
-<body>
-<a class="skip" href="#results">Skip to the results</a>
-<header>
-<h1>The paper's tables, measured</h1>
-</header>
-<nav aria-label="Contents">
-<ul>
-{links}
-</ul>
-</nav>
-<main id="results">
-{body}
-</main>
-<footer><p>Made with knn-ue reproduce. The same numbers are in results.md, results.tex and results.csv.</p></footer>
-</body>
-</html>
-"""

@@ -48,8 +48,9 @@ def to_markdown(results: Results) -> str:
         for grid in grids_of(filled):
             lines += [f"**{grid.title}**", "", *_markdown_grid(grid), ""]
         if filled.verdicts:
-            lines += [f"Claims: {counted(filled.verdicts)}.", "", *_markdown_grid(verdict_grid(filled.verdicts)), ""]
-        lines += [f"* {note}" for note in filled.notes]
+            claims = " ".join([f"Claims: {counted(filled.verdicts)}.", *filled.differs])
+            lines += [claims, "", *_markdown_grid(verdict_grid(filled.verdicts)), ""]
+        lines += [f"* {note}" for note in filled.remaining_notes]
     if results.failed:
         lines += ["", "## Cells that failed", "", *(f"* {name}: {reason}" for name, reason in results.failed.items())]
     return "\n".join(lines).rstrip() + "\n"
@@ -108,9 +109,9 @@ def verdicts_to_csv(results: Results) -> str:
     """Return every verdict, a line each."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("table", *verdict_grid(()).heading))
+    writer.writerow(("table", *verdict_grid(()).heading, "not the paper's"))
     for verdict in results.verdicts:
-        writer.writerow((verdict.table, *verdict_grid((verdict,)).lines[0]))
+        writer.writerow((verdict.table, *verdict_grid((verdict,)).lines[0], verdict.differs))
     return file.getvalue()
 
 

@@ -67,7 +67,7 @@ def run_jobs(benches: Mapping[str, Bench], jobs: Sequence[Job], say: Say, *, fre
     outcome = Outcome()
     began = time.perf_counter()
     ordered = in_order(jobs)
-    clock = _Clock(benches, ordered)
+    clock = _Clock(next((bench.scale.name for bench in benches.values()), "small"), ordered)
     postponed: list[Job] = []
     for number, job in enumerate(ordered, start=1):
         if not _do(job, benches[job.setup], outcome, clock, say, f"[{number}/{len(ordered)}]", fresh, wait=False):
@@ -90,6 +90,14 @@ def read_jobs(benches: Mapping[str, Bench], jobs: Iterable[Job]) -> Outcome:
         if content is not None:
             outcome.found[job] = content
     return outcome
+
+
+def time_left(scale: str, jobs: Sequence[Job], found: Mapping[Job, Content]) -> float:
+    """Return the seconds that the jobs without a cell will take, judged by those that have one."""
+    clock = _Clock(scale, jobs)
+    for job, content in found.items():
+        clock.done(job, content["seconds"])
+    return clock.seconds()
 
 
 class _NotMeasuredError(Exception):
@@ -115,7 +123,7 @@ def _do(
         content = None if fresh else bench.store.read(name)
         if content is not None and _answers_kept(bench, job, name):
             outcome.found[job] = content
-            clock.skip(job)
+            clock.done(job, content["seconds"])
             return True
         with bench.store.reserved(f"cell-{name.key}", wait=wait) as mine:
             if not mine:
@@ -165,8 +173,8 @@ def _is_long(job: Job) -> bool:
 class _Clock:
     """How much time is left, from guesses first and from what was measured as soon as there is something."""
 
-    def __init__(self, benches: Mapping[str, Bench], jobs: Sequence[Job]) -> None:
-        self._benches = benches
+    def __init__(self, scale: str, jobs: Sequence[Job]) -> None:
+        self._scale = scale
         self._open = dict.fromkeys(jobs)
         self._seen: dict[tuple[str, str, bool], list[float]] = {}
 
@@ -180,8 +188,10 @@ class _Clock:
     def left(self) -> str:
         if not self._open:
             return "nothing left"
-        seconds = sum(self._guess(job) for job in self._open)
-        return f"{len(self._open)} cells, about {duration(seconds)} left"
+        return f"{len(self._open)} cells, about {duration(self.seconds())} left"
+
+    def seconds(self) -> float:
+        return sum(self._guess(job) for job in self._open)
 
     @staticmethod
     def _like(job: Job) -> tuple[str, str, bool]:
@@ -192,7 +202,7 @@ class _Clock:
         seen = self._seen.get(self._like(job))
         if seen:
             return sum(seen) / len(seen)
-        return guess(self._benches[job.setup].scale.name, job)
+        return guess(self._scale, job)
 
 
 _SORTS = ("plain", "trained", "label-smoothing", PASSES, "timing")

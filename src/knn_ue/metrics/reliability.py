@@ -66,7 +66,7 @@ def bin_rows(confidence: FloatArray, correct: BoolArray, *, n_bins: int, binning
     check_choice(binning, "binning", get_args(Binning))
     if binning == "width":
         edges = np.linspace(0.0, 1.0, n_bins + 1)
-        return _count(confidence, correct, edges, lambda block: _equal_width_bin(block, edges))
+        return _count(confidence, correct, edges, lambda block: equal_width_bin(block, edges))
     # The last row of each of n_bins runs of the sorted rows; a run that ends inside a tie takes the whole tie.
     last = -(-len(confidence) * np.arange(1, n_bins + 1) // n_bins) - 1
     upper = np.unique(np.partition(confidence, np.unique(last))[last])
@@ -74,7 +74,8 @@ def bin_rows(confidence: FloatArray, correct: BoolArray, *, n_bins: int, binning
     return _count(confidence, correct, edges, lambda block: np.searchsorted(upper, block))
 
 
-def _equal_width_bin(confidence: FloatArray, edges: FloatArray) -> IntArray:
+def equal_width_bin(confidence: FloatArray, edges: FloatArray) -> IntArray:
+    """Return the number, from 0, of the right-closed bin each confidence within [0, 1] belongs to (n,)."""
     n_bins = len(edges) - 1
     number = np.maximum(np.ceil(confidence * n_bins).astype(np.int64), 1)
     # The product may round to the wrong side of an edge: the edges decide, as they do for whoever draws them.

@@ -21,7 +21,7 @@ from knn_ue.datastore.texts import PackedTexts
 from knn_ue.encoding import EncodingOptions
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
-from knn_ue.locks import locked
+from knn_ue.locking import locked
 from knn_ue.methods import load_calibrator
 from knn_ue.pipeline.model_files import ModelSource, copy_model, open_model
 from knn_ue.pipeline.records import DriftQuantiles, Fitted, stores_of

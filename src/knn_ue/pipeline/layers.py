@@ -10,7 +10,7 @@ from knn_ue.arrays import IntArray
 from knn_ue.calibrators import DensityAwareCalibration
 from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.locks import locked
+from knn_ue.locking import locked
 from knn_ue.pipeline.core import UncertaintyPipeline
 from knn_ue.pipeline.folder import save_unless_changed
 from knn_ue.storage import generation_of

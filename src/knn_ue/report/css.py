@@ -68,6 +68,7 @@ th[scope=row] { white-space: nowrap; }
 td:not(.text) { white-space: nowrap; }
 tr > :last-child { padding-right: .25rem; }
 .wide { min-width: 12rem; }
+th.wide { white-space: normal; }
 thead th, .fixed { white-space: nowrap; }
 tr.ours > * { background: var(--mark); }
 tr.ours > th { box-shadow: inset .25rem 0 var(--accent); padding-left: .6rem; }

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from knn_ue.report.css import CSS
 from knn_ue.report.definitions import COMPARISONS, DEFINITIONS, about_intervals, mistakes_heading, shortened
+from knn_ue.report.frame import page
 from knn_ue.report.headline import listed, percent
 from knn_ue.report.html_tables import comparison_table, full_tables, key_tables, name_of, neighbor_table, plain, prose
 from knn_ue.report.mistakes import Mistake
@@ -54,20 +54,20 @@ def to_html(report: "Report") -> str:
         "definitions": ("How the numbers are defined", _definitions(report)),
         "making": ("How it was made", _making(report)),
     }
-    links = [f'<li><a href="#{name}">{plain(_LINKS[name])}</a></li>' for name in sections]
     body = [
         f'<section id="{name}" aria-labelledby="{name}-heading">\n<h2 id="{name}-heading">{plain(heading)}</h2>\n'
         + "\n".join(content)
         + "\n</section>"
         for name, (heading, content) in sections.items()
     ]
-    return _PAGE.format(
-        title=plain(report.title),
-        css=CSS,
+    version = report.context.get("knn-ue", "")
+    return page(
+        report.title,
+        links={name: _LINKS[name] for name in sections},
+        body=body,
+        footer=f"Made with knn-ue {version}. The same numbers are in report.json (fractions) and report.md.",
+        name="report",
         about=_about(report),
-        links="\n".join(links),
-        body="\n".join(body),
-        version=plain(report.context.get("knn-ue", "")),
     )
 
 
@@ -189,34 +189,3 @@ def _making(report: "Report") -> Iterator[str]:
     facts = dict(report.context) | {f"rows of {name}": f"{size:,}" for name, size in report.sizes.items()}
     terms = "".join(f"<div><dt>{plain(name)}</dt><dd>{name_of(value)}</dd></div>" for name, value in facts.items())
     yield f'<dl class="facts">{terms}</dl>'
-
-
-_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>
-{css}</style>
-</head>
-<body>
-<a class="skip" href="#report">Skip to the report</a>
-<header>
-<h1>{title}</h1>
-<p class="soft">{about}</p>
-</header>
-<nav aria-label="Contents">
-<ul>
-{links}
-</ul>
-</nav>
-<main id="report">
-{body}
-</main>
-<footer><p>Made with knn-ue {version}. The same numbers are in report.json (fractions) and report.md.</p></footer>
-</body>
-</html>
-"""

@@ -13,7 +13,7 @@ from typing import TypeVar
 from knn_ue.calibrators import DensityAwareCalibration
 from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
-from knn_ue.locks import locked
+from knn_ue.locking import locked
 from knn_ue.pipeline.fitting import fit_outputs
 from knn_ue.pipeline.folder import save_unless_changed
 from knn_ue.pipeline.layers import add_rows

@@ -1,4 +1,4 @@
-"""Writers of one folder take turns: a lock that the system lets go of when its process ends, however that ends."""
+"""One writer of a folder at a time, among threads and processes; the system frees the lock of one that dies."""
 
 import fcntl
 import os
