@@ -17,7 +17,7 @@ async function begin() {
   await attempt(async () => {
     page.info = await get("/info");
     describe(page.info);
-    buildForm(page.info, askNew);
+    buildForm(page.info, (input) => ask(input, true));
     await refreshDrift();
   });
   // On a large validation set this takes a while the first time; asking need not wait for it.
@@ -42,14 +42,8 @@ function list(labels) {
   return labels.length > 8 ? `${labels.slice(0, 8).join(", ")} and ${labels.length - 8} more` : labels.join(", ");
 }
 
-/** Ask what was typed. */
-async function askNew(input) {
-  page.told = null; // what was told of another input is old
-  await ask(input);
-}
-
 /** Ask about an input; what comes back after a later question is thrown away. */
-async function ask(input) {
+async function ask(input, isNew) {
   const number = ++page.latest;
   byId("answer").setAttribute("aria-busy", "true");
   byId("status").textContent = "Asking the model.";
@@ -60,6 +54,7 @@ async function ask(input) {
       if (number === page.latest) throw error;
     });
     if (number !== page.latest) return;
+    if (isNew) page.told = null; // what was told of another input is old
     page.shown = showAnswer(found, { page, input, again: (place) => refresh(input, place), attempt });
     await refreshDrift();
   });
@@ -74,7 +69,7 @@ async function refresh(input, place) {
     describe(page.info);
     if (page.info.generation !== before) await buildSlider();
   });
-  await ask(input);
+  await ask(input, false);
   byId(place)?.focus({ preventScroll: true });
 }
 
