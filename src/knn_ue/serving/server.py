@@ -1,6 +1,7 @@
 """The process around the app: uvicorn, signals, and connections that begin and never go on."""
 
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -97,6 +98,9 @@ class _Server(uvicorn.Server):
         """Begin to listen."""
         await super().startup(sockets=sockets)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+        # A full collection would look at everything that torch and the model hold, and nobody is answered meanwhile.
+        gc.collect()
+        gc.freeze()
         for listener in sockets or []:
             host, port = listener.getsockname()[:2]
             log("listening", address=f"http://{f'[{host}]' if ':' in host else host}:{port}")

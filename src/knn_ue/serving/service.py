@@ -1,6 +1,7 @@
 """The parts of a server joined: who answers, who writes, who watches. Knows nothing of HTTP but its problems."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -141,6 +142,7 @@ class Service:
     def _swapped(self, before: Served, now: Served) -> None:
         if before.pipe.encoder is not now.pipe.encoder:
             self.drift.clear()
+            gc.unfreeze()  # the server froze what was there at its start: the old model may go now
         self.metrics.swaps.inc()
         log("swapped", level=logging.INFO, generation=now.generation, before=before.generation)
 
