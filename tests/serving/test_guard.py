@@ -3,7 +3,6 @@
 import json
 import logging
 import threading
-import time
 
 import pytest
 
@@ -137,9 +136,10 @@ def test_whoever_is_refused_for_a_while_learns_how_long(folders, client_of, monk
 
 def test_too_many_open_requests_are_refused(folders, client_of):
     client = client_of(folders(TEXT), max_open_requests=1)
-    release, held = threading.Event(), []
+    entered, release, held = threading.Event(), threading.Event(), []
 
     def hold(works):
+        entered.set()
         release.wait(30)
         return run(works)
 
@@ -147,8 +147,7 @@ def test_too_many_open_requests_are_refused(folders, client_of):
     run, service.batcher._run = service.batcher._run, hold
     thread = threading.Thread(target=lambda: held.append(client.post("/predict", json={"inputs": "a film"})))
     thread.start()
-    while not service.batcher._thread._work_queue.empty() or client.get("/info").status_code == 200:
-        time.sleep(0.01)
+    assert entered.wait(30)
     refused = client.get("/info")
     probe = client.get("/health")
     release.set()
