@@ -23,7 +23,7 @@ import numpy as np
 
 from fitted import fitted_knn_ue, quality, refitted, test_sets
 from knn_ue.calibrators import KnnUE
-from knn_ue.datastore import Datastore
+from knn_ue.datastore import Datastore, balanced_rows
 from knn_ue.types import Outputs
 
 SHARES = (0.5, 0.2, 0.1, 0.03, 0.01)
@@ -33,13 +33,8 @@ def random_rows(_vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: int
     return np.random.default_rng(seed).choice(len(labels), n_kept, replace=False)
 
 
-def balanced_rows(_vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: int) -> np.ndarray:
-    order = np.random.default_rng(seed).permutation(len(labels))
-    rank = np.empty(len(labels), dtype=np.int64)  # among the rows of its class
-    for label in np.unique(labels):
-        of_class = order[labels[order] == label]
-        rank[of_class] = np.arange(len(of_class))
-    return order[np.argsort(rank[order], kind="stable")][:n_kept]
+def by_class(_vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: int) -> np.ndarray:
+    return balanced_rows(labels, n_kept, seed=seed)
 
 
 def distinct_rows(vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: int) -> np.ndarray:
@@ -59,7 +54,7 @@ def distinct_rows(vectors: np.ndarray, labels: np.ndarray, n_kept: int, seed: in
     return np.concatenate(kept)
 
 
-WAYS = {"random": random_rows, "balanced": balanced_rows, "distinct": distinct_rows}
+WAYS = {"random": random_rows, "balanced": by_class, "distinct": distinct_rows}
 
 
 def measure(calibrator: KnnUE, store: Datastore, validation: Outputs, sets: dict[str, Outputs]) -> dict[str, Any]:
@@ -76,6 +71,7 @@ def main() -> None:
     parser.add_argument("--ood", nargs="*", default=[])
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     pipe, calibrator, store = fitted_knn_ue(arguments.folder, parser)
@@ -86,9 +82,9 @@ def main() -> None:
     print(f"{'':18}{'rows':>8}{'NLL':>9}" + "".join(f"{name[-24:]:>30}" for name in sets))
     results: list[dict[str, Any]] = [{"way": "all", "share": 1.0, "rows": len(vectors), "draws": [whole]}]
     show(results[0], list(sets))
-    for way, choose in WAYS.items():
+    for way in arguments.ways:
         for share in SHARES:
-            kept = [choose(vectors, labels, round(share * len(labels)), seed) for seed in range(arguments.draws)]
+            kept = [WAYS[way](vectors, labels, round(share * len(labels)), seed) for seed in range(arguments.draws)]
             draws = [
                 measure(calibrator, Datastore.build(vectors[rows], labels[rows]), pipe.validation_, sets)
                 for rows in kept

@@ -26,6 +26,10 @@ def fit(
     method: Method = "knn-ue",
     index: Annotated[str, typer.Option(metavar="I", help="auto, exact, or a faiss factory string.")] = "auto",
     neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="How many neighbors to look at.")] = 32,
+    max_stored: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Store at most N examples (words), of every class as many; all."),
+    ] = None,
     target_risk: Annotated[
         float | None, typer.Option(metavar="R", help="Choose the threshold that keeps errors below R, such as 0.05.")
     ] = None,
@@ -55,6 +59,7 @@ def fit(
             method=method,
             index=index,
             n_neighbors=neighbors,
+            max_stored=max_stored,
             target_risk=target_risk,
             delta=delta,
             progress=progress,

@@ -106,12 +106,15 @@ class UncertaintyPipeline:
         method: str = "knn-ue",
         index: str | IndexOptions = "auto",
         n_neighbors: int = 32,
+        max_stored: int | None = None,
         target_risk: float | None = None,
         delta: float = 0.1,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
+
+        `max_stored` stores at most so many of them (words, in tagging), of every class as many as far as it has them.
 
         Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times;
         mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
@@ -126,7 +129,13 @@ class UncertaintyPipeline:
         qualifies, a warning says so and every answer is an abstention unless `abstain_below` is given.
         """
         options = FitOptions(
-            method=method, index=index, n_neighbors=n_neighbors, target_risk=target_risk, delta=delta, seed=seed
+            method=method,
+            index=index,
+            n_neighbors=n_neighbors,
+            max_stored=max_stored,
+            target_risk=target_risk,
+            delta=delta,
+            seed=seed,
         )
         encoder = encoder_for(self.encoder, self._chosen, method)
         if isinstance(train_rows, Outputs) or isinstance(validation_rows, Outputs):

@@ -8,7 +8,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, check_choice, check_positive
 from knn_ue.calibrators import LogitScaling
 from knn_ue.data.splits import half_of
-from knn_ue.datastore import IndexOptions
+from knn_ue.datastore import IndexOptions, balanced_rows
 from knn_ue.encoding import EncodingOptions, Example
 from knn_ue.encoding.heads import training_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
@@ -33,6 +33,7 @@ class FitOptions:
     method: str = "knn-ue"
     index: str | IndexOptions = "auto"
     n_neighbors: int = 32
+    max_stored: int | None = None
     target_risk: float | None = None
     delta: float = 0.1
     seed: int = 0
@@ -40,8 +41,18 @@ class FitOptions:
     def __post_init__(self) -> None:
         check_choice(self.method, "method", tuple(METHODS))
         check_positive(self.n_neighbors, "n_neighbors")
+        if self.max_stored is not None:
+            self._check_max_stored(self.max_stored)
         if self.target_risk is not None:
             check_risk(self.target_risk, self.delta)
+
+    def _check_max_stored(self, max_stored: int) -> None:
+        if not searches(self.method):
+            raise InvalidInputError(f"{self.method} stores no examples: leave out max_stored, or choose knn-ue")
+        if max_stored < self.n_neighbors:
+            raise InvalidInputError(
+                f"max_stored={max_stored} must be at least n_neighbors={self.n_neighbors}: raise it, or lower the other"
+            )
 
 
 def fit_rows(
@@ -58,6 +69,8 @@ def fit_rows(
     if not METHODS[options.method].reads_training:
         train = []  # checked like all others, but there is no need to run the model on them
     stored = _encoded(encoder, train, stage(progress, "training"))
+    if options.max_stored is not None:
+        stored = stored.take(balanced_rows(stored.require_labels("max_stored"), options.max_stored, seed=options.seed))
     outputs = _encoded(encoder, validation, stage(progress, "validation"))
     held_out = np.zeros(len(outputs), dtype=bool)
     if options.target_risk is not None:

@@ -1,0 +1,71 @@
+"""Not all training examples need be stored: at most so many, of every class as many."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from cli_files import run, write_rows
+from knn_ue.datastore import balanced_rows
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.records import stores_of
+from pipelines import N_NEIGHBORS, TEXT, WORDS
+from tiny_models import ROWS
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("method", ["knn-ue", "dac"])
+@pytest.mark.parametrize("task", [TEXT, WORDS])
+def test_the_store_holds_a_balanced_sample(task, method, models):
+    pipe = UncertaintyPipeline.from_pretrained(models[task], task, device="cpu", all_layers=method == "dac")
+    train, validation = pipe.outputs(ROWS[task](60)), pipe.outputs(ROWS[task](40, start=100))
+    limit = 20
+
+    pipe.fit(train, validation, method=method, n_neighbors=N_NEIGHBORS, max_stored=limit)
+
+    chosen = balanced_rows(train.labels, limit)
+    for store in stores_of(pipe.calibrator_):
+        assert len(store) == limit
+        assert Counter(store.arrays()[1].tolist()) == Counter(train.labels[chosen].tolist())
+    if method == "knn-ue":
+        whole = UncertaintyPipeline.from_pretrained(models[task], task, device="cpu")
+        whole.fit(train.take(chosen), validation, n_neighbors=N_NEIGHBORS)
+        np.testing.assert_array_equal(
+            pipe.calibrator_.predict_proba(validation), whole.calibrator_.predict_proba(validation)
+        )
+
+
+def test_a_limit_that_all_meet_changes_nothing(models):
+    pipe = UncertaintyPipeline.from_pretrained(models[TEXT], TEXT, device="cpu")
+
+    pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), n_neighbors=N_NEIGHBORS, max_stored=1000)
+
+    assert len(stores_of(pipe.calibrator_)[0]) == 60
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"max_stored": 3, "n_neighbors": 4}, "max_stored=3 must be at least n_neighbors=4"),
+        ({"max_stored": 100, "method": "temperature"}, "temperature stores no examples"),
+    ],
+)
+def test_a_limit_without_sense_is_refused_before_the_model_runs(options, sentence, models):
+    pipe = UncertaintyPipeline.from_pretrained(models[TEXT], TEXT, device="cpu")
+
+    with pytest.raises(InvalidInputError, match=sentence):
+        pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), **options)
+
+
+def test_the_command_takes_it(models, tmp_path):
+    train = write_rows(tmp_path / "train.jsonl", ROWS[TEXT](60))
+    validation = write_rows(tmp_path / "validation.jsonl", ROWS[TEXT](40, start=100))
+    options = ("--train", train, "--validation", validation, "--neighbors", N_NEIGHBORS, "--device", "cpu")
+
+    done = run("fit", models[TEXT], *options, "--task", "text", "--max-stored", 12, "--out", tmp_path / "ue")
+
+    assert done.exit_code == 0, done.output
+    assert len(stores_of(UncertaintyPipeline.load(tmp_path / "ue", device="cpu").calibrator_)[0]) == 12
