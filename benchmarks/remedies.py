@@ -9,7 +9,7 @@ Reads the models and outputs that `knn-ue reproduce` keeps in its folder. Each r
   two stores           distances to training rows, labels of held-out rows
   layer N              neighbors by the features of layer N
   types agree          tagging: a neighbor agrees when its tag is of the same type (B-PER and I-PER)
-  weighted agreement   nearer neighbors count more: each by exp(-distance / median distance)
+  weighted agreement   nearer neighbors count more: each by exp(-(d - nearest) / (mean - nearest))
 
 The score to choose by is the log-loss on validation rows, two-fold: fitted on one half, measured on the other. Test
 and out-of-domain sets are only shown. ECE and E-AURC are those of the tables (entities in tagging). The last table has
@@ -40,6 +40,7 @@ from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import WeightParams, fit_weight, knn_weight
 
 K = 32
+FINE = 32
 PLAIN = Spec(method="knn-ue")
 Find = Callable[[Outputs], Neighbors]
 
@@ -173,12 +174,17 @@ def by_type(neighbors: Neighbors, outputs: Outputs, kinds: np.ndarray) -> Neighb
 
 
 def weighted(neighbors: Neighbors, outputs: Outputs) -> Neighbors:
-    """Return neighbors whose labels agree as often as the distance-weighted share says, rounded to K."""
-    weight = np.exp(-neighbors.distances / np.median(neighbors.distances, axis=1, keepdims=True).clip(1e-12))
+    """Return neighbors whose labels agree as often as the distance-weighted share says.
+
+    Each stands there FINE times: rounded to K-ths, the share would be the plain one again.
+    """
+    beyond = neighbors.distances - neighbors.distances[:, :1]
+    weight = np.exp(-beyond / beyond.mean(axis=1, keepdims=True).clip(1e-12))
     agrees = neighbors.labels == outputs.predicted[:, None]
     share = (weight * agrees).sum(axis=1) / weight.sum(axis=1)
-    labels = np.where(np.arange(K) < np.rint(K * share)[:, None], outputs.predicted[:, None], -1)
-    return Neighbors(ids=neighbors.ids, distances=neighbors.distances, labels=labels)
+    ids, distances = (np.repeat(one, FINE, axis=1) for one in (neighbors.ids, neighbors.distances))
+    counted = np.arange(K * FINE) < np.rint(K * FINE * share)[:, None]
+    return Neighbors(ids=ids, distances=distances, labels=np.where(counted, outputs.predicted[:, None], -1))
 
 
 def two_fold_loss(find: Find, fitting: Outputs) -> float:

@@ -33,7 +33,11 @@ RULES = [
     (METHODS, GROUND | {"weighting", "datastore"} | ENTITIES | FLOWS, LIGHT),
     (MODELS, GROUND | {"encoding"} | HEADS, LIGHT | {"torch", "transformers"}),
     (JOINS, BELOW_EDGES, LIGHT),
-    (SERVING, BELOW_EDGES, LIGHT | {"fastapi", "starlette", "pydantic", "uvicorn", "prometheus_client"}),
+    (
+        SERVING,
+        BELOW_EDGES,
+        LIGHT | {"fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "prometheus_client"},
+    ),
     (CLI, BELOW_EDGES | SERVING, LIGHT | {"typer", "rich"}),
     ({"__init__"}, BELOW_EDGES - MODELS - FLOWS - HEADS, LIGHT),
 ]

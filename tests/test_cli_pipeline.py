@@ -415,7 +415,7 @@ def test_an_option_the_method_does_not_have_is_named(files, tmp_path):
     assert "sngp has no option 'epsilon': it has bound, n_features" in told.stderr
 
 
-def test_tune_does_not_lose_what_was_added_meanwhile(text, tmp_path, monkeypatch):
+def test_tune_counts_what_was_added_meanwhile(text, tmp_path, monkeypatch):
     from knn_ue.pipeline import UncertaintyPipeline
 
     ue = tmp_path / "ue"
@@ -431,10 +431,54 @@ def test_tune_does_not_lose_what_was_added_meanwhile(text, tmp_path, monkeypatch
     monkeypatch.setattr(UncertaintyPipeline, "tune_index", tune_while_another_adds)
     told = run("index", "tune", ue)
 
+    assert told.exit_code == 0, told.stderr
+    after = UncertaintyPipeline.load(ue, device="cpu")
+    assert after.calibrator_.store.ids.tolist() == list(range(61))
+    # Fitted with it: as if it had been there from the start.
+    assert after.calibrator_.params_ == after.use_index("exact").calibrator_.params_
+
+
+def test_add_continues_what_was_stored_while_it_encoded(text, tmp_path, monkeypatch):
+    from knn_ue.cli import index
+
+    ue = tmp_path / "ue"
+    shutil.copytree(text.ue, ue)
+    mine, theirs = (write_rows(tmp_path / f"{n}.jsonl", ROWS[TASKS["text"]](1, start=n)) for n in (900, 901))
+    encode = index._encoded
+
+    def encode_while_another_adds(pipe, rows):
+        monkeypatch.undo()
+        assert run("index", "add", ue, "--input", theirs).exit_code == 0
+        assert run("index", "compact", ue).exit_code == 0
+        return encode(pipe, rows)
+
+    monkeypatch.setattr(index, "_encoded", encode_while_another_adds)
+    told = run("index", "add", ue, "--input", mine, "--json")
+
+    assert told.exit_code == 0, told.stderr
+    assert json.loads(told.stdout) == {"ids": [61], "examples": 62}
+
+
+def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, tiny_model, tmp_path, monkeypatch):
+    from knn_ue.cli import index
+    from knn_ue.pipeline import UncertaintyPipeline
+
+    ue = tmp_path / "ue"
+    shutil.copytree(text.ue, ue)
+    rows = write_rows(tmp_path / "new.jsonl", ROWS[TASKS["text"]](1, start=900))
+    encode = index._encoded
+
+    def encode_while_another_fits(pipe, rows):
+        other = UncertaintyPipeline.from_pretrained(tiny_model("bert", "text-classification"), "text-classification")
+        other.fit(str(text.train), str(text.validation), index="exact", n_neighbors=8).save(ue)
+        return encode(pipe, rows)
+
+    monkeypatch.setattr(index, "_encoded", encode_while_another_fits)
+    told = run("index", "add", ue, "--input", rows)
+
     assert told.exit_code == 1
-    assert "was changed by another" in told.stderr
-    stored = json.loads(run("index", "info", ue, "--json").stdout)["datastores"][0]
-    assert stored["examples"] == len(ROWS[TASKS["text"]](0)) + stored["highest_id"] + 1
+    assert "was given another model meanwhile: nothing was changed" in told.stderr
+    assert json.loads(run("index", "info", ue, "--json").stdout)["datastores"][0]["examples"] == 60
 
 
 @pytest.mark.parametrize(

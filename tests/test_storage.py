@@ -235,6 +235,28 @@ def test_who_has_the_lock_may_take_it_again_and_others_wait_for_the_last_to_give
     assert read_folder(folder).options == {"a": 3}
 
 
+def test_a_writer_with_a_limit_gives_up_in_words_and_has_its_turn_when_there_is_one(folder):
+    told = []
+
+    def wait():
+        with pytest.raises(StorageError, match=r"still being written by another process after 0\.05 s"):
+            locked(folder, seconds=0.05).__enter__()
+        told.append("refused")
+        with locked(folder, seconds=30):
+            told.append("let in")
+
+    with locked(folder):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(1)
+        assert told == ["refused"]
+        with locked(folder, seconds=0):  # again, which takes no waiting
+            pass
+    thread.join()
+
+    assert told == ["refused", "let in"]
+
+
 def test_a_reader_whose_files_vanish_under_a_new_write_reads_the_new_ones(folder):
     calls = []
 

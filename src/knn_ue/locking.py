@@ -1,11 +1,16 @@
-"""One writer of a folder at a time, among threads and processes."""
+"""One writer of a folder at a time, among threads and processes; the system frees the lock of one that dies."""
 
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from knn_ue.errors import StorageError
+
+_LOOK_AGAIN = 0.005  # seconds between two looks at a lock
 
 
 class _HeldLocks(threading.local):
@@ -19,8 +24,11 @@ _held = _HeldLocks()
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other writers, in this process or another, out of `folder`; a thread that has the lock may take it again."""
+def locked(folder: Path, *, seconds: float | None = None) -> Iterator[None]:
+    """Keep other writers, in this process or another, out of `folder`; a thread that has the lock may take it again.
+
+    Waits for its turn, but no longer than `seconds` where given: a writer that hangs must not make others hang.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         found = os.fstat(descriptor)
@@ -28,7 +36,7 @@ def locked(folder: Path) -> Iterator[None]:
         if place in _held.places:
             yield
             return
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _take(descriptor, folder, seconds)
         _held.places.add(place)
         try:
             yield
@@ -36,3 +44,22 @@ def locked(folder: Path) -> Iterator[None]:
             _held.places.remove(place)
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int, folder: Path, seconds: float | None) -> None:
+    if seconds is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise StorageError(
+                    f"{folder} is still being written by another process after {seconds:g} s: nothing was changed, "
+                    "try again"
+                ) from None
+            time.sleep(_LOOK_AGAIN)
+        else:
+            return

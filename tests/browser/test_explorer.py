@@ -5,22 +5,13 @@ from itertools import pairwise
 
 import pytest
 
+from page_actions import ask
 from pipelines import PAIR, TEXT, WORDS
 
 pytestmark = pytest.mark.slow
 expect = pytest.importorskip("playwright.sync_api", reason="the tests of the page need playwright").expect
 expect.set_options(timeout=60_000)
 QUESTION = "the film was great indeed"
-
-
-def ask(page, *texts):
-    page.wait_for_selector("textarea")
-    for area, text in zip(page.query_selector_all("textarea"), texts, strict=True):
-        area.fill(text)
-    page.get_by_role("button", name="How sure?").click()
-    page.wait_for_selector("#answer-title")
-    page.wait_for_selector("#answer:not([aria-busy])")
-    return page
 
 
 def answer_of(server, inputs):
@@ -206,7 +197,7 @@ def test_errors_are_sentences(servers, open_page):
     page.get_by_role("button", name="How sure?").click()
     alert = page.get_by_role("alert")
     alert.wait_for()
-    assert alert.inner_text().endswith("Inputs[0] may have 50 characters, got 60: cut it.")
+    assert alert.inner_text().endswith("Your text may have 50 characters, got 60: cut it.")
 
 
 def test_texts_are_shown_and_never_run(servers, open_page):

@@ -1,5 +1,6 @@
 """The journal: an unfinished end is dropped, damage before it is said, and no change is lost or half done."""
 
+import os
 import time
 
 import numpy as np
@@ -154,6 +155,25 @@ def test_many_small_changes_are_read_back_without_rereading_the_rest(saved):
     begin = time.process_time()
     assert len(changes_in(journal.path)) == 20_001
     assert time.process_time() - begin < 5
+
+
+def test_a_change_is_on_disk_before_it_can_be_seen(saved, monkeypatch):
+    store = Datastore.load(saved)
+    path = store._state.journal.path
+    events, fsync = [], os.fsync
+
+    def recorded(descriptor):
+        assert path.samefile(f"/proc/self/fd/{descriptor}")
+        events.append((path.stat().st_size, len(store)))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    store.add(np.ones((2, 4)), [7, 8])
+    after_add = path.stat().st_size
+    store.remove([0])
+
+    # Everything is written when the disk is asked to keep it, and nothing is seen before.
+    assert events == [(after_add, 4), (path.stat().st_size, 6)] and len(store) == 5
 
 
 def test_a_record_that_another_process_finishes_while_we_read_is_not_cut_off(journal, monkeypatch):

@@ -103,6 +103,14 @@ def test_draws_without_any_answer_are_not_a_number():
     assert_equal_ways([(replace(rare, missed=np.array([True])),)], names, [N_TEXTS])
 
 
+def test_sets_whose_labels_are_not_known_have_no_scores_and_can_be_detected():
+    rng = np.random.default_rng(8)
+    foreign = Answers(confidence=rng.random(20), group=np.arange(20))
+
+    assert_equal_ways([(foreign,)], MEASURES, [20])
+    assert_equal_ways([(texts(rng), foreign)], DETECTION, [N_TEXTS, 20])
+
+
 def test_all_right_and_all_wrong_have_their_limits():
     rng = np.random.default_rng(7)
     for correct in (True, False):

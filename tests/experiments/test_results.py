@@ -164,3 +164,4 @@ def test_the_list_tells_cells_and_time_even_where_the_data_cannot_be_had(worksho
 
     paper = Workshop(Request(out=tmp_path, scale="paper", n_seeds=1)).listing()
     assert len(paper) == len(lines)
+    assert paper[-1][0] == "all"

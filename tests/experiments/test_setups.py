@@ -75,6 +75,13 @@ def test_sets_out_of_domain_are_different_ones(names):
         Choice.parse(["ner=home"], [f"ner={names}"])
 
 
+def test_the_set_to_train_on_cannot_be_out_of_domain_even_where_nobody_named_it(tmp_path):
+    make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
+
+    with pytest.raises(InvalidInputError, match="ner=home is in domain, and out of domain too"):
+        folder_setups(tmp_path, Choice.parse([], ["ner=home"]))
+
+
 def test_a_set_that_is_not_there_is_told_with_those_that_are(tmp_path):
     make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
 

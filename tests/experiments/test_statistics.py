@@ -65,6 +65,12 @@ def test_the_t_test_of_differences_without_spread_is_certain(shift, p):
     assert paired_t_test(values + shift, values) == p
 
 
+def test_the_t_test_does_not_see_rounding():
+    values = np.array([0.1, 0.2, 0.3])
+
+    assert paired_t_test(values + np.array([1e-17, 3e-17, 5e-17]), values) == 1.0
+
+
 def test_the_t_test_needs_two_seeds():
     assert math.isnan(paired_t_test(np.array([1.0]), np.array([0.0])))
 

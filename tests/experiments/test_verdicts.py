@@ -50,6 +50,13 @@ def test_an_interval_with_zero_does_not_hold_however_good_the_mean():
     assert (verdict.word, verdict.reason) == ("does not hold", "no difference was seen")
 
 
+def test_a_difference_that_no_table_shows_is_none_however_sure_the_test_is():
+    for difference in (-4e-5, 4e-5):
+        verdict = word(difference, difference - 1e-6, difference + 1e-6)
+        assert (verdict.word, verdict.reason) == ("does not hold", "no difference in the digits shown")
+    assert word(-6e-5, -7e-5, -5e-5).word == "holds"
+
+
 def test_the_opposite_is_called_the_opposite():
     verdict = word(0.03, 0.01, 0.05)
 
@@ -77,7 +84,16 @@ def test_without_cells_a_claim_cannot_be_tested():
     verdict = judge([CLAIM], {}, {})[0]
 
     assert verdict.word == "cannot be tested here"
-    assert word(math.nan, math.nan, math.nan, p=math.nan).word == "cannot be tested here"
+    assert verdict.reason == "the cells, or the answers behind them, are not here"
+
+
+@pytest.mark.parametrize(
+    ("n_seeds", "reason"), [(3, "not defined with every seed"), (0, "no seed that both were measured with")]
+)
+def test_a_measure_that_is_not_defined_cannot_be_tested(n_seeds, reason):
+    verdict = word(math.nan, math.nan, math.nan, p=math.nan, first=math.nan, n_seeds=n_seeds)
+
+    assert (verdict.word, verdict.reason, verdict.ours) == ("cannot be tested here", reason, "– / 5.00")
 
 
 def test_one_seed_is_told():
@@ -139,6 +155,8 @@ def test_a_claim_about_time_must_hold_in_every_round(at_least, rounds, expected)
 
     assert verdict.word == expected
     assert verdict.reason == "measured while other jobs ran"
+    once = {"milliseconds": {"knn-ue": rounds[:1], "softmax": [1.0, 1.0]}, "load": 1.0}
+    assert judge_times([claim], {("nli", "x"): once})[0].reason == "one round only"
     assert judge_times([claim], {})[0].word == "cannot be tested here"
 
 

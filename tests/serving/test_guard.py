@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 
 import pytest
 
@@ -37,12 +38,16 @@ def test_without_the_token_only_the_page_and_the_probes_answer(asked):
 
 
 @pytest.mark.parametrize(
-    "given", ["", "Bearer", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é", f"Basic {TOKEN}"]
+    "given", ["", "Bearer", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é", f"Basic {TOKEN}", TOKEN]
 )
 def test_a_wrong_token_is_refused(given, asked):
     headers = {"Authorization": given.encode("latin-1")}
 
     assert asked(token=TOKEN).get("/info", headers=headers).status_code == 401
+
+
+def test_the_name_of_the_scheme_may_be_written_in_any_case(asked):
+    assert asked(token=TOKEN).get("/info", headers={"Authorization": f"bearer {TOKEN}"}).status_code == 200
 
 
 @pytest.mark.parametrize("token", ["short", "with a space in it ok", "ünïcödé-ünïcödé-ünïcödé"])
@@ -103,6 +108,54 @@ def test_a_body_that_is_too_large_is_refused_by_its_header_or_as_it_comes(asked)
 
     for found in (known, streamed):
         assert found.status_code == 413 and "1000 bytes" in found.json()["error"]
+
+
+def test_whoever_is_refused_for_a_while_learns_how_long(folders, client_of, monkeypatch):
+    client = client_of(folders(TEXT), max_items=2, max_queue=2)
+    service = client.app.state.service
+    body = {"inputs": ["a film", "a dog"]}
+
+    monkeypatch.setattr(service.batcher, "n_waiting", 1)
+    full = client.post("/predict", json=body)
+    monkeypatch.setattr(service.batcher, "n_waiting", 2)
+    unready = client.get("/ready")
+    monkeypatch.setattr(service.batcher, "n_waiting", 0)
+    monkeypatch.setattr(service, "is_crowded", lambda: True)
+    crowded = client.post("/predict", json=body)
+    healthy = client.get("/health")
+    monkeypatch.setattr(service, "is_crowded", lambda: False)
+    monkeypatch.setattr(service, "draining", True)
+    draining = client.get("/ready")
+
+    refused = {"queue_full": full, "not_ready": unready, "too_many_connections": crowded}
+    for code, found in [*refused.items(), ("not_ready", draining)]:
+        assert (found.status_code, found.json()["code"]) == (503, code)
+        assert int(found.headers["Retry-After"]) >= 1 and "try again in" in found.json()["error"]
+    assert crowded.headers["Connection"] == "close" and healthy.status_code == 200
+
+
+def test_too_many_open_requests_are_refused(folders, client_of):
+    client = client_of(folders(TEXT), max_open_requests=1)
+    entered, release, held = threading.Event(), threading.Event(), []
+
+    def hold(works):
+        entered.set()
+        release.wait(30)
+        return run(works)
+
+    service = client.app.state.service
+    run, service.batcher._run = service.batcher._run, hold
+    thread = threading.Thread(target=lambda: held.append(client.post("/predict", json={"inputs": "a film"})))
+    thread.start()
+    assert entered.wait(30)
+    refused = client.get("/info")
+    probe = client.get("/health")
+    release.set()
+    thread.join()
+
+    assert (refused.status_code, refused.json()["code"]) == (503, "too_many_requests")
+    assert int(refused.headers["Retry-After"]) >= 1 and probe.status_code == 200 and held[0].status_code == 200
+    assert client.get("/info").status_code == 200
 
 
 def test_every_answer_has_headers_that_keep_browsers_careful(asked):
@@ -200,7 +253,10 @@ def test_metrics_count_what_happened(folders, client_of):
     assert any(line.startswith('knn_ue_drift_beyond_ratio{quantity="distance"}') for line in lines)
 
 
-@pytest.mark.parametrize("value", [{"max_items": 0}, {"max_queue": 3}, {"port": 70000}, {"max_wait": -1}])
+@pytest.mark.parametrize(
+    "value",
+    [{"max_items": 0}, {"max_items": 20_000, "max_queue": 20_000}, {"max_queue": 3}, {"port": 70000}, {"max_wait": -1}],
+)
 def test_options_that_make_no_sense_are_refused(value):
     with pytest.raises(InvalidInputError):
         ServeOptions(**value)

@@ -2,13 +2,16 @@
 
 import json
 import random
+import resource
 import signal
 import socket
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
+from knn_ue.locking import locked
 from knn_ue.pipeline import UncertaintyPipeline
 from serving_process import Server, serving
 
@@ -157,6 +160,50 @@ def test_sigterm_finishes_what_was_begun(folder):
     assert code == 143
     assert results == [(200, 64)] * 6
     assert json.loads(server.lines[-1])["event"] == "stopped"
+
+
+def test_sigterm_ends_in_time_though_a_change_waits_for_another_process(folder):
+    path = folder()
+    row = {"examples": [{"text": "never acknowledged", "label": "pos"}]}
+    told: list[tuple[int, dict[str, str]]] = []
+    with serving(path, "--drain-seconds", 1) as server:
+        with locked(path):  # as a writer that hangs would
+            thread = threading.Thread(target=lambda: told.append(server.post("/examples", row)))
+            thread.start()
+            time.sleep(1)
+            begun = time.monotonic()
+            code = server.end(signal.SIGTERM)
+        thread.join()
+
+    assert code == 143 and time.monotonic() - begun < 40
+    assert json.loads(server.lines[-1])["event"] == "stopped_early"
+    assert [(status, found["code"]) for status, found in told] == [(503, "stopping")]
+    assert len(stored(path)) == 60
+
+
+def test_too_many_connections_are_refused_in_words_and_files_stay_free(folder):
+    with serving(folder()) as server, ExitStack() as stack:
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (256, 256))  # 128 connections
+
+        def connect():
+            return stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+
+        idle = [connect() for _ in range(140)]
+        assert server.ask("GET", "/health")[0] == 200
+        client = connect()
+        client.sendall(HEAD % 2 + b"{}")
+        told = b"".join(iter(lambda: client.recv(10_000), b""))
+        more = [connect() for _ in range(120)]
+        assert more[-1].recv(1000) == b""  # not even told: the last files are for the folder
+        for one in (*idle, *more):
+            one.close()
+        deadline = time.monotonic() + 60
+        while server.post("/examples", {"examples": [{"text": "there is room", "label": "pos"}]})[0] != 201:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    assert told.startswith(b"HTTP/1.1 503") and b"\r\nretry-after: 1\r\n" in told.lower()
+    assert b"too_many_connections" in told
 
 
 def test_a_client_that_hangs_up_frees_its_place(folder):

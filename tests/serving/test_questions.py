@@ -1,5 +1,7 @@
 """What the endpoint answers is what the pipeline answers, for every task and method; the rest is told the rule."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,59 @@ def test_all_that_is_said_of_entities_is_in_the_schema(asked):
         assert set(answer) == documented["answer"]
         assert all(set(entity) | {"would_be"} == documented["entities"] for entity in answer["entities"])
         assert all(set(missed) == documented["missed"] for missed in answer["missed"])
+
+
+@pytest.mark.parametrize("task", INPUTS)
+def test_every_answer_says_which_folder_gave_it_and_holds_what_is_documented(task, asked):
+    from knn_ue.serving.schemas import ExplainResponse, PredictResponse, Why
+
+    client = asked(task)
+    body = {"inputs": INPUTS[task], "top": 2}
+    given = {"/predict": PredictResponse, "/explain": ExplainResponse}
+
+    for path, model in given.items():
+        found = client.post(path, json=body).json()
+        assert set(found) == set(model.model_fields)
+        assert found["generation"] == client.get("/info").json()["generation"]
+        model.model_validate(found)
+        for one in found.get("explanations", []):
+            assert all(set(why) == set(Why.model_fields) for why in one["why"])
+
+
+@pytest.mark.parametrize(("task", "method"), [(TEXT, "knn-ue"), (TEXT, "dac"), (WORDS, "knn-ue"), (TEXT, "softmax")])
+def test_what_the_server_says_of_itself_is_in_the_schema(task, method, asked):
+    from dataclasses import fields
+
+    from knn_ue.serving.curve import RiskCurve
+    from knn_ue.serving.drift import DriftReport
+    from knn_ue.serving.facts import Alive, Info, Limits, Ready
+
+    client = asked(task, method)
+
+    for path, model in (("/info", Info), ("/health", Alive), ("/ready", Ready)):
+        found = client.get(path).json()
+        assert set(found) == set(model.model_fields)
+        model.model_validate(found)
+    assert set(client.get("/info").json()["limits"]) == set(Limits.model_fields)
+    for path, record in (("/validation", RiskCurve), ("/drift", DriftReport)):
+        assert set(client.get(path).json()) == {field.name for field in fields(record)}
+    schema = client.get("/openapi.json").json()
+    for path in ("/info", "/health", "/ready", "/validation", "/drift"):
+        assert "$ref" in schema["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+
+
+@pytest.mark.parametrize("task", INPUTS)
+def test_neighbors_come_nearest_first(task, asked):
+    body = {"inputs": INPUTS[task], "top": 8}
+    answers = asked(task).post("/predict", json=body).json()["answers"]
+    explained = asked(task).post("/explain", json=body).json()["explanations"]
+    shown = [part["neighbors"] for answer in answers for part in answer.get("entities", [answer])]
+    shown += [why["neighbors"] for one in explained for why in one["why"]]
+
+    assert all(len(neighbors) == 8 for neighbors in shown)
+    for neighbors in shown:
+        order = [(near["distance"], near["id"]) for near in neighbors]
+        assert order == sorted(order) and order[0][0] < order[-1][0]
 
 
 @pytest.mark.parametrize("task", INPUTS)
@@ -156,6 +211,27 @@ def test_a_bad_request_is_told_the_rule(body, status, rule, asked):
 
     assert found.status_code == status and rule in found.json()["error"]
     assert set(found.json()) == {"error", "code"}
+
+
+HUGE = {
+    "inputs of a wrong kind": b'{"inputs": [%s]}' % b",".join([b"3"] * 900_000),
+    "short inputs": b'{"inputs": [%s]}' % b",".join([b'"a"'] * 450_000),
+    "words of a wrong kind": b'{"inputs": {"tokens": [%s]}}' % b",".join([b"3"] * 900_000),
+    "unknown keys": b"{%s}" % b",".join(b'"k%d": 1' % number for number in range(120_000)),
+    "unknown keys of an input": b'{"inputs": {%s}}' % b",".join(b'"k%d": 1' % number for number in range(120_000)),
+    "many wrong inputs": b'{"inputs": [%s]}' % b",".join([b'{"text": 3}'] * 9_000),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_huge_body_is_refused_without_looking_at_all_of_it(name, asked):
+    client = asked(TEXT)
+    begun = time.process_time()
+
+    found = client.post("/predict", content=HUGE[name], headers={"Content-Type": "application/json"})
+
+    assert found.status_code in (413, 422) and len(found.text) < 400
+    assert time.process_time() - begun < 1  # all others wait meanwhile; 100,000 wrong inputs once took 4 s
 
 
 RAW = [

@@ -3,21 +3,23 @@
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from knn_ue.cli.display import print_table, progress_bars
 from knn_ue.cli.options import AsJson, Device, Ue
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import InvalidInputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from knn_ue.datastore import Datastore
-    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline import Fitted, UncertaintyPipeline
     from knn_ue.tuning import Tuning
     from knn_ue.types import Outputs
+
+Changed = TypeVar("Changed")
 
 _MAX_RANGE = 10_000_000  # ids in one 5-9; a list of them must fit into memory
 
@@ -86,13 +88,9 @@ def tune(
     """
     from dataclasses import asdict
 
-    from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.folder import save_unless_changed
-    from knn_ue.storage import generation_of
     from knn_ue.tuning import Tolerance
 
-    generation = generation_of(ue)
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    generation, pipe = _loaded(ue, device)
     before = pipe.fitted_
     limit = None if max_mb is None else int(1e6 * max_mb)
     with progress_bars() as progress:
@@ -104,7 +102,7 @@ def tune(
 
         index_frontier(tuning).savefig(picture)
     if not dry_run:
-        save_unless_changed(ue, pipe.encoder, pipe.source, pipe.fitted_, before=before, generation=generation)
+        _save_tuned(ue, pipe, before, generation, tuning)
     if as_json:
         found = {"chosen": asdict(tuning.chosen), "n_queries": tuning.n_queries, "saved": not dry_run}
         typer.echo(json.dumps(found | {"trials": [asdict(trial) for trial in tuning.trials]}))
@@ -126,12 +124,13 @@ def add(
 
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """
-    if _is_layered(ue):
-        from knn_ue.pipeline.layers import change_layers
+    from knn_ue.pipeline.layers import add_rows
 
-        ids, n_stored = change_layers(ue, lambda pipe, stores: _add_to_layers(pipe, stores, input_rows), device=device)
-    else:
-        ids, n_stored = _add_to_one(ue, input_rows, device)
+    if not _is_layered(ue):
+        _only_store(_stores(ue))  # before the work of encoding
+    _, pipe = _loaded(ue, device)
+    outputs = _encoded(pipe, input_rows)
+    ids, n_stored = _change(ue, lambda stores: (add_rows(stores, outputs).tolist(), len(stores[-1])), pipe=pipe)
     if as_json:
         typer.echo(json.dumps({"ids": ids, "examples": n_stored}))
     else:
@@ -149,11 +148,11 @@ def remove(
     Example: [bold]knn-ue index remove ue --ids 17,40-42[/bold]
     """
     wanted = _ids(ids)
-    store = _change_each(ue, lambda store: store.remove(wanted))
+    n_stored = _change(ue, lambda stores: _each(stores, lambda store: store.remove(wanted)))
     if as_json:
-        typer.echo(json.dumps({"removed": wanted, "examples": len(store)}))
+        typer.echo(json.dumps({"removed": wanted, "examples": n_stored}))
     else:
-        typer.echo(f"removed {len(wanted)} examples: {len(store)} are stored")
+        typer.echo(f"removed {len(wanted)} examples: {n_stored} are stored")
 
 
 @index_app.command()
@@ -163,12 +162,40 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
     Example: [bold]knn-ue index compact ue[/bold]
     """
     before = _size_of_stores(ue)
-    store = _change_each(ue, lambda store: store.compact())
+    n_stored = _change(ue, lambda stores: _each(stores, lambda store: store.compact()))
     after = _size_of_stores(ue)
     if as_json:
-        typer.echo(json.dumps({"examples": len(store), "bytes_before": before, "bytes": after}))
+        typer.echo(json.dumps({"examples": n_stored, "bytes_before": before, "bytes": after}))
     else:
-        typer.echo(f"compacted {len(store)} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+        typer.echo(f"compacted {n_stored} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+
+
+def _loaded(ue: Path, device: str) -> "tuple[str, UncertaintyPipeline]":
+    """Return the generation of a folder and what it holds, read in our turn: writers could else outrun us for ever."""
+    from knn_ue.locking import locked
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.storage import generation_of
+
+    generation_of(ue)  # a folder that is none of ours is told so before it is locked
+    with locked(ue):
+        return generation_of(ue), UncertaintyPipeline.load(ue, device=device)
+
+
+def _save_tuned(ue: Path, pipe: "UncertaintyPipeline", before: "Fitted", generation: str, tuning: "Tuning") -> None:
+    """Write what was tuned; where servers stored examples meanwhile, the chosen index is built over those too."""
+    from knn_ue.locking import locked
+    from knn_ue.pipeline.folder import save_unless_changed
+    from knn_ue.pipeline.layers import with_same_model
+    from knn_ue.storage import generation_of
+
+    with locked(ue):
+        try:
+            save_unless_changed(ue, pipe.encoder, pipe.source, pipe.fitted_, before=before, generation=generation)
+        except StorageError:
+            generation, now = generation_of(ue), with_same_model(pipe, ue)
+            before = now.fitted_
+            now.use_index(tuning.chosen)
+            save_unless_changed(ue, now.encoder, now.source, now.fitted_, before=before, generation=generation)
 
 
 def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:
@@ -219,20 +246,29 @@ def _is_layered(ue: Path) -> bool:
     return kind_of(ue) == "pipeline" and read_folder(ue).options["method"] == DensityAwareCalibration.kind
 
 
-def _change_each(ue: Path, change: "Callable[[Datastore], None]") -> "Datastore":
-    """Change the one datastore of a folder, or those of all layers, and return the one whose neighbors are shown."""
-    if not _is_layered(ue):
-        store = _only_store(_stores(ue))
+def _change(
+    ue: Path, change: "Callable[[list[Datastore]], Changed]", *, pipe: "UncertaintyPipeline | None" = None
+) -> Changed:
+    """Change the one datastore of a folder, or those of all layers, as they are now: servers take turns with us.
+
+    Where `pipe` made what is stored, the folder must still hold its model.
+    """
+    from knn_ue.locking import locked
+    from knn_ue.pipeline.layers import change_layers, with_same_model
+    from knn_ue.pipeline.records import stores_of
+
+    if _is_layered(ue):
+        return change_layers(ue, change, pipe=pipe)
+    with locked(ue):
+        stores = _stores(ue) if pipe is None else stores_of(with_same_model(pipe, ue).calibrator_)
+        return change([_only_store(stores)])
+
+
+def _each(stores: "list[Datastore]", change: "Callable[[Datastore], None]") -> int:
+    """Change the datastore of every layer; return how many examples each holds then."""
+    for store in stores:
         change(store)
-        return store
-    from knn_ue.pipeline.layers import change_layers
-
-    def change_all(_pipe: "UncertaintyPipeline", stores: "list[Datastore]") -> "Datastore":
-        for store in stores:
-            change(store)
-        return stores[-1]
-
-    return change_layers(ue, change_all)
+    return len(stores[-1])
 
 
 def _only_store(stores: "list[Datastore]") -> "Datastore":
@@ -242,21 +278,6 @@ def _only_store(stores: "list[Datastore]") -> "Datastore":
             "name the folder that knn-ue fit wrote with the method knn-ue, knn-ue-no-label or dac"
         )
     return stores[0]
-
-
-def _add_to_one(ue: Path, input_rows: str, device: str) -> tuple[list[int], int]:
-    from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.layers import add_rows
-
-    store = _only_store(_stores(ue))
-    ids = add_rows([store], _encoded(UncertaintyPipeline.load(ue, device=device), input_rows))
-    return ids.tolist(), len(store)
-
-
-def _add_to_layers(pipe: "UncertaintyPipeline", stores: "list[Datastore]", input_rows: str) -> tuple[list[int], int]:
-    from knn_ue.pipeline.layers import add_rows
-
-    return add_rows(stores, _encoded(pipe, input_rows)).tolist(), len(stores[-1])
 
 
 def _encoded(pipe: "UncertaintyPipeline", input_rows: str) -> "Outputs":

@@ -117,7 +117,7 @@ def reproduce(
 
 def _list(lines: list[tuple[str, str, str, str, str]]) -> None:
     print_table(["table", "title", "cells", "measured", "time left"], [list(line) for line in lines])
-    typer.echo("Cells are shared between tables: all of them take less than the sum.")
+    typer.echo("Tables share cells: all of them take less than the sum.")
 
 
 def _recheck(differences: dict[str, float]) -> None:

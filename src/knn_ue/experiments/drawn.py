@@ -28,6 +28,15 @@ def _given(answers: Answers, counts: FloatArray) -> tuple[FloatArray, FloatArray
     return answers.confidence[rows], correct[rows], counts[rows]
 
 
+def _undefined(counts: FloatArray) -> FloatArray:
+    return np.full(counts.shape[1], np.nan)
+
+
+def _of_known(function: Drawn) -> Drawn:
+    """Return the function, not defined where the model does not know the labels of a set."""
+    return lambda answers, counts: _undefined(counts) if answers.correct is None else function(answers, counts)
+
+
 def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
     ratio: FloatArray = np.divide(above, below, out=np.full(np.shape(below), np.nan), where=below > 0)
     return ratio
@@ -75,7 +84,7 @@ def _confidence(answers: Answers, counts: FloatArray, *, right: bool) -> FloatAr
 
 def _f1(answers: Answers, counts: FloatArray) -> FloatArray:
     if answers.missed is None or answers.correct is None:
-        return np.full(counts.shape[1], np.nan)
+        return _undefined(counts)
     n_right = answers.correct.astype(np.float64) @ counts
     f1: FloatArray = 2 * n_right / np.maximum(1, counts.sum(axis=0) + n_right)
     return f1
@@ -83,7 +92,7 @@ def _f1(answers: Answers, counts: FloatArray) -> FloatArray:
 
 def _human(answers: Answers, counts: FloatArray) -> FloatArray:
     if answers.human is None:
-        return np.full(counts.shape[1], np.nan)
+        return _undefined(counts)
     rows = np.flatnonzero(~np.isnan(answers.human))
     return _mean(answers.human[rows], counts[rows])
 
@@ -181,7 +190,7 @@ def _auroc(answers: Answers, counts: FloatArray) -> FloatArray:
 
 def _class_auroc(answers: Answers, counts: FloatArray) -> FloatArray:
     if answers.probs is None or answers.labels is None:
-        return np.full(counts.shape[1], np.nan)
+        return _undefined(counts)
     n_classes = answers.probs.shape[1]
     areas = np.stack(
         [
@@ -208,7 +217,7 @@ def _detection(
     found, others = (_Ranked(*side) for side in sides)
     both = (found.total[-1] > 0) & (others.total[-1] > 0)
     if not both.any():
-        return np.full(len(both), np.nan)
+        return _undefined(inside_counts)
     value = _fpr95(found, others) if field == "fpr95" else _average_precision(found, others)
     return np.where(both, value, np.nan)
 
@@ -230,17 +239,17 @@ def _average_precision(found: _Ranked, others: _Ranked) -> FloatArray:
 
 # By the name of the measure; those of detection read in-domain answers and others, and the counts of both.
 DRAWN: Mapping[str, Drawn] = {
-    "right": _right,
+    "right": _of_known(_right),
     "f1": _f1,
-    "ece": _ece,
-    "mce": _mce,
+    "ece": _of_known(_ece),
+    "mce": _of_known(_mce),
     "class_auroc": _class_auroc,
-    "auroc": _auroc,
-    "e_aurc_published": _e_aurc_published,
-    "e_aurc": _e_aurc,
-    "brier": _brier,
-    "confidence_right": partial(_confidence, right=True),
-    "confidence_wrong": partial(_confidence, right=False),
+    "auroc": _of_known(_auroc),
+    "e_aurc_published": _of_known(_e_aurc_published),
+    "e_aurc": _of_known(_e_aurc),
+    "brier": _of_known(_brier),
+    "confidence_right": _of_known(partial(_confidence, right=True)),
+    "confidence_wrong": _of_known(partial(_confidence, right=False)),
     "human": _human,
     "fpr95": partial(_detection, field="fpr95"),
     "detection_auroc": partial(_detection, field="auroc"),

@@ -12,7 +12,7 @@ from knn_ue.report.pictures import svg_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LOOKS = (("#0072B2", "o", "-"), ("#D55E00", "s", "--"), ("#009E73", "D", "-."))
+_LOOKS = (("#0072B2", "o"), ("#D55E00", "s"))
 
 
 def figures_of(filled: FilledTable) -> dict[str, str]:
@@ -21,8 +21,8 @@ def figures_of(filled: FilledTable) -> dict[str, str]:
         return {}
     require("matplotlib", extra="plots", purpose="drawing the paper's figures")
     caption = (
-        f"{filled.table.title}: ECE and E-AURC against K (logarithmic), with the standard deviation over seeds. "
-        "The same numbers are in the table."
+        f"{filled.table.title}: ECE and E-AURC (our definition) against K (logarithmic), with the standard deviation "
+        "over seeds. Each panel has its own scale. The same numbers are in the table."
     )
     return {caption: svg_of(partial(_draw, filled), f"{filled.table.name}-")}
 
@@ -30,25 +30,24 @@ def figures_of(filled: FilledTable) -> dict[str, str]:
 def _draw(filled: FilledTable) -> "Figure":
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.4, 3.2), layout="constrained")
-    panels = figure.subplots(1, 2)
-    for panel, name in zip(panels, ("ece", "e_aurc"), strict=True):
-        for block, (color, marker, line) in zip(filled.blocks, _LOOKS, strict=False):
+    figure = Figure(figsize=(7.4, 0.4 + 2.2 * len(filled.blocks)), layout="constrained")
+    panels = figure.subplots(len(filled.blocks), 2, squeeze=False)
+    for block, (color, marker), row in zip(filled.blocks, _LOOKS, panels, strict=False):
+        for panel, name in zip(row, ("ece", "e_aurc"), strict=True):
             numbers = [row[name] for row in block.rows.values()]
             points = [
                 (k, n.mean, n.std or 0.0) for k, n in zip(SWEPT_NEIGHBORS, numbers, strict=True) if n.mean is not None
             ]
             if points:
                 k, means, spreads = zip(*points, strict=True)
-                look = {"color": color, "marker": marker, "linestyle": line, "capsize": 3}
-                panel.errorbar(k, means, yerr=spreads, label=block.title.split(",")[0], **look)
-        measure = measure_of(name)
-        panel.set(
-            xscale="log", xlabel="neighbors K", ylabel=f"{measure.title} {'%' if measure.unit == 100 else '×1000'}"
-        )
-        panel.set_xticks(SWEPT_NEIGHBORS, [str(k) for k in SWEPT_NEIGHBORS])
-        panel.minorticks_off()
-        panel.grid(color="#DDDDDD", linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.legend(frameon=False, fontsize="small")
+                panel.errorbar(k, means, yerr=spreads, color=color, marker=marker, capsize=3)
+            measure = measure_of(name)
+            unit = "%" if measure.unit == 100 else "×1000"
+            panel.set(xscale="log", ylabel=f"{measure.title} {unit}", title=block.title.split(",")[0])
+            panel.set_xticks(SWEPT_NEIGHBORS, [str(k) for k in SWEPT_NEIGHBORS])
+            panel.minorticks_off()
+            panel.grid(color="#DDDDDD", linewidth=0.6)
+            panel.spines[["top", "right"]].set_visible(False)
+    for panel in panels[-1]:
+        panel.set_xlabel("neighbors K")
     return figure

@@ -1,12 +1,13 @@
 """Filled tables -> grids of text, which Markdown, LaTeX and HTML print alike."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
 
 from knn_ue.experiments.measures import OURS, measure_of
 from knn_ue.experiments.tables import FilledBlock, FilledTable, TimeBlock
-from knn_ue.experiments.verdicts import Verdict
+from knn_ue.experiments.verdicts import Verdict, Word
 
 EMPTY = "–"
 
@@ -16,6 +17,7 @@ class Grid:
     """A heading and lines of text, all equally long; `strong` are the (line, column) set in bold.
 
     Of the columns some are `text_columns` and not numbers, and of those some are `sentences`, which a page may break.
+    `details` are columns that a page writes beneath another one.
     """
 
     title: str
@@ -24,11 +26,25 @@ class Grid:
     strong: frozenset[tuple[int, int]] = frozenset()
     text_columns: frozenset[int] = frozenset({0})
     sentences: frozenset[int] = frozenset()
+    details: Mapping[int, int] = field(default_factory=dict)
 
 
 def grids_of(filled: FilledTable) -> list[Grid]:
     """Return one grid for each test set of a table."""
     return [*map(_scores, filled.blocks), *map(_times, filled.times)]
+
+
+def overview_grid(tables: Sequence[FilledTable]) -> Grid:
+    """Return how many claims of each table hold, and how many do not."""
+    counts = []
+    for filled in tables:
+        words = [one.word for one in filled.verdicts]
+        counts.append((filled.table.name, str(len(words)), *(str(words.count(word)) for word in get_args(Word))))
+    return Grid(
+        title="Claims by table",
+        heading=("table", "claims", "hold", "do not hold", "cannot be tested here"),
+        lines=tuple(counts),
+    )
 
 
 def verdict_grid(verdicts: Sequence[Verdict]) -> Grid:
@@ -54,7 +70,8 @@ def verdict_grid(verdicts: Sequence[Verdict]) -> Grid:
             for one in verdicts
         ),
         text_columns=frozenset({0, 1, 2, 3, 4, 10}),
-        sentences=frozenset({0, 4}),
+        sentences=frozenset({0, 3}),
+        details={1: 0, 2: 0, 4: 3},
     )
 
 

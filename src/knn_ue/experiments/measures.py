@@ -10,6 +10,9 @@ import numpy as np
 from knn_ue import metrics
 from knn_ue.experiments.answers import Answers
 
+# Tables have two digits after the point: a smaller difference is none, however sure a test is of it.
+VISIBLE = 0.005
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:

@@ -3,9 +3,9 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from knn_ue.experiments.grids import Grid, counted, grids_of, verdict_grid
+from knn_ue.experiments.grids import Grid, counted, grids_of, overview_grid, verdict_grid
 from knn_ue.experiments.measures import OURS
 from knn_ue.experiments.tables import FilledTable
 from knn_ue.experiments.verdicts import Verdict
@@ -30,9 +30,9 @@ ABOUT = (
     "standard deviation over our seeds), by the published definition; where ours differs, it has a column of its own. "
     "Bold: better than every other method, by a paired bootstrap over texts and seeds with Holm's correction. In a "
     "verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the first side is "
-    "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, and Holm's p is "
-    "below 0.05; a claim of no loss holds when the interval stays above a stated loss. The t-test over seeds is the "
-    "paper's test and decides nothing here."
+    "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below "
+    "0.05, and the two digits of a table show it; a claim of no loss holds when the interval stays above a stated "
+    "loss. The t-test over seeds is the paper's test and decides nothing here."
 )
 
 
@@ -74,7 +74,7 @@ def to_csv(results: Results) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     heading = ("table", "set", "method", "measure", "definition", "paper_mean", "paper_std", "mean", "std", "n_seeds")
-    writer.writerow((*heading, "best"))
+    writer.writerow((*heading, "best", "remark"))
     for filled in results.tables:
         for block in filled.blocks:
             for method, row in block.rows.items():
@@ -94,6 +94,7 @@ def to_csv(results: Results) -> str:
                             "" if number.std is None else f"{number.std:.6g}",
                             number.n_seeds,
                             int(number.best),
+                            block.remarks.get(method, ""),
                         )
                     )
         for times in filled.times:
@@ -101,7 +102,7 @@ def to_csv(results: Results) -> str:
                 printed = timed.published
                 known = ("", "") if printed is None else (printed.mean, printed.std or "")
                 line = (filled.table.name, times.title, method, "milliseconds", "ours", *known)
-                writer.writerow((*line, f"{timed.milliseconds:.6g}", "", 1, 0))
+                writer.writerow((*line, f"{timed.milliseconds:.6g}", "", 1, 0, "busy machine" if times.busy else ""))
     return file.getvalue()
 
 
@@ -116,13 +117,12 @@ def verdicts_to_csv(results: Results) -> str:
 
 
 def _markdown_overview(results: Results) -> Iterator[str]:
-    yield "| table | claims | hold | do not hold | cannot be tested here |"
-    yield "|---|--:|--:|--:|--:|"
-    for filled in results.tables:
-        words = [one.word for one in filled.verdicts]
-        counts = [words.count(word) for word in ("holds", "does not hold", "cannot be tested here")]
-        numbers = " | ".join(str(count) for count in (len(words), *counts))
-        yield f"| [{filled.table.name}](#{_anchor(filled)}) | {numbers} |"
+    grid = overview_grid(results.tables)
+    linked = [
+        (f"[{name}](#{_anchor(filled)})", *rest)
+        for filled, (name, *rest) in zip(results.tables, grid.lines, strict=True)
+    ]
+    yield from _markdown_grid(replace(grid, lines=tuple(linked)))
 
 
 def _anchor(filled: FilledTable) -> str:
@@ -154,6 +154,8 @@ _LATEX = {
     "_": r"\_",
     "{": r"\{",
     "}": r"\}",
+    "^": r"\^{}",
+    "~": r"\textasciitilde{}",
     "±": r"$\pm$",
     "×": r"$\times$",
     "↑": r"$\uparrow$",

@@ -163,7 +163,7 @@ def summary(content: Content) -> str:
         return "measured"
     first, numbers = next(iter(sets.items()))
     shown = [f"{name} {100 * numbers[name]:.1f}" for name in ("right", "ece") if name in numbers]
-    return f"{first} {', '.join(shown)}"
+    return f"{first} {', '.join(shown) or 'without any answer'}"
 
 
 def _is_long(job: Job) -> bool:

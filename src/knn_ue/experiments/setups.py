@@ -191,6 +191,8 @@ def folder_setups(folder: Path, choice: Choice | None = None) -> tuple[Setup, ..
 def _folder_setup(folder: Path, task: str, choice: Choice) -> Setup:
     name = _in_domain(folder, task, choice)
     _split(folder / name, "test")  # there must be one
+    if name in choice.out_of_domain.get(task, ()):
+        raise InvalidInputError(f"{task}={name} is in domain, and out of domain too: name another set to test on")
     known, sets = _KNOWN[task]
     if name == known and task not in choice.out_of_domain:
         found = tuple(_known_set(folder, *one) for one in sets if all(_has(folder / one[0], split) for split in one[1]))

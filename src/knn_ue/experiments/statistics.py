@@ -21,6 +21,7 @@ from knn_ue.experiments.drawn import Drawn
 Sample = tuple[Answers, ...]
 
 LEVEL = 0.95
+_ROUNDING = 1e-12  # what equal numbers may differ by when they are computed in another order
 N_BOOTSTRAP = 2000
 _BLOCK = 1 << 16  # counts of texts at a time: what is made of them stays near the processor
 
@@ -171,8 +172,10 @@ def paired_t_test(first: FloatArray, second: FloatArray) -> float:
     difference = np.asarray(first) - np.asarray(second)
     if len(difference) < 2 or np.isnan(difference).any():
         return math.nan
-    if np.ptp(difference) == 0:  # no spread: scipy would divide by zero
-        return 1.0 if difference[0] == 0 else 0.0
+    if np.abs(difference).max() < _ROUNDING:
+        return 1.0
+    if np.ptp(difference) < _ROUNDING:  # no spread: scipy would divide by zero
+        return 0.0
     from scipy.stats import ttest_rel
 
     return float(ttest_rel(first, second).pvalue)

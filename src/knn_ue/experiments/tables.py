@@ -10,7 +10,7 @@ from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import claims_of, time_claims_of
 from knn_ue.experiments.comparisons import Comparisons, compare_block, found_jobs, pair_of
 from knn_ue.experiments.material import SetRows
-from knn_ue.experiments.measures import DETECTION, measure_of
+from knn_ue.experiments.measures import DETECTION, VISIBLE, measure_of
 from knn_ue.experiments.plan import Block, Table
 from knn_ue.experiments.published import Published
 from knn_ue.experiments.run import Job, Outcome
@@ -194,7 +194,7 @@ class Filler:
         """
         if not pairs:
             return None
-        sign = 1 if measure_of(name).higher_is_better else -1
+        sign, unit = (1 if measure_of(name).higher_is_better else -1), measure_of(name).unit
         means = {}
         for spec in specs:
             contents = self._contents(block, spec)
@@ -206,7 +206,7 @@ class Filler:
             return None
         first = max(candidates, key=lambda spec: means[spec])
         found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]
-        if any(one is None or math.isnan(one.p) or sign * one.difference <= 0 for one in found):
+        if any(one is None or math.isnan(one.p) or sign * unit * one.difference < VISIBLE for one in found):
             return None
         return first if max(holm([one.p for one in found if one is not None])) < ALPHA else None
 
@@ -225,14 +225,15 @@ class Filler:
     def _notes(self, table: Table) -> tuple[str, ...]:
         names = dict.fromkeys(name for block in table.blocks for name in block.measures)
         notes = [f"{measure_of(name).title}: {text}." for name in names if (text := measure_of(name).definition)]
+        measured = [block for block in table.blocks if self._is_measured(table, block)]
+        sets = [self.benches[block.setup].material.sets[block.part] for block in measured]
         cap = next((self.benches[setup].scale.passes_rows for setup in _setups(table)), None)
-        if cap and any(spec.method == PASSES for specs in table.specs.values() for spec in specs):
+        passes = any(spec.method == PASSES for specs in table.specs.values() for spec in specs)
+        if cap and passes and any(len(one.rows) > cap for one in sets):
             notes.append(
                 f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
             )
-        for block in table.blocks:
-            if self._is_measured(table, block):
-                notes += _set_notes(self.benches[block.setup].material.sets[block.part])
+        notes += [note for one in sets for note in _set_notes(one)]
         return tuple(dict.fromkeys(notes))
 
     def _is_measured(self, table: Table, block: Block) -> bool:

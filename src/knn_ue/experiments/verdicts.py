@@ -1,8 +1,9 @@
 """The paper's claims and ours: holds, does not hold, or cannot be tested here. Wishes do not count.
 
 A claim holds when our difference has the direction of the paper's and its 95 % interval, over texts and seeds,
-excludes zero, also after Holm's correction over the claims of the table. A claim of no loss holds when the interval
-stays below a stated margin. All else does not hold, and the reason says whether we saw no difference or the opposite.
+excludes zero, also after Holm's correction over the claims of the table, and can be seen in the digits of a table. A
+claim of no loss holds when the interval stays below a stated margin. All else does not hold, and the reason says
+whether we saw no difference or the opposite.
 """
 
 import math
@@ -16,7 +17,7 @@ from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import Claim, TimeClaim, ours_of
 from knn_ue.experiments.comparisons import Comparisons, pair_of
-from knn_ue.experiments.measures import measure_of
+from knn_ue.experiments.measures import VISIBLE, measure_of
 from knn_ue.experiments.scales import PAPER
 from knn_ue.experiments.specs import PASSES
 from knn_ue.experiments.statistics import Comparison, holm
@@ -114,8 +115,7 @@ def _judge(
 
 def _pair(claim: Claim, compared: Mapping[tuple[str, str], Comparisons]) -> Comparison | None:
     pairs = compared.get((claim.block.setup, claim.block.part), {}).get(claim.measure, {})
-    found = pair_of(pairs, str(claim.first), str(claim.second))
-    return None if found is None or math.isnan(found.low) else found
+    return pair_of(pairs, str(claim.first), str(claim.second))
 
 
 def _gain(claim: Claim, found: Comparison) -> tuple[float, float, float]:
@@ -127,22 +127,24 @@ def _gain(claim: Claim, found: Comparison) -> tuple[float, float, float]:
 
 def _looked_at(claim: Claim, found: Comparison | None) -> float:
     """Return the p-value that counts for Holm's correction: claims of no loss are decided by their interval."""
-    if found is None or claim.kind == "no worse":
-        return math.nan
-    return found.p
+    return math.nan if found is None or claim.kind == "no worse" else found.p
 
 
 def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> Verdict:
     measure = measure_of(claim.measure)
-    ours = " / ".join("–" if x is None else f"{measure.unit * x:.2f}" for x in _both(claim, found, means))
+    both = _both(claim, found, means)
+    ours = " / ".join("–" if x is None or math.isnan(x) else f"{measure.unit * x:.2f}" for x in both)
     paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
-    if found is None:
-        word: Word = "cannot be tested here"
-        reason, interval, t_test = "the cells, or the answers behind them, are not here", "–", math.nan
+    word: Word
+    if found is None or math.isnan(found.low):
+        word, interval, t_test = "cannot be tested here", "–", math.nan
+        reason = "the cells, or the answers behind them, are not here"
+        if found is not None:
+            reason = "not defined with every seed" if found.n_seeds else "no seed that both were measured with"
     else:
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
-        word, reason = _decide(claim, low, high, p)
+        word, reason = _decide(claim, gain, low, high, p)
         limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
         limits += ["one seed only"] if found.n_seeds == 1 else []
         reason = "; ".join(part for part in (reason, *limits) if part)
@@ -176,13 +178,15 @@ def _both(claim: Claim, found: Comparison | None, means: Means) -> list[float | 
     return [means.get((claim.block.setup, claim.block.part, str(spec), claim.measure)) for spec in specs]
 
 
-def _decide(claim: Claim, low: float, high: float, p: float) -> tuple[Word, str]:
+def _decide(claim: Claim, gain: float, low: float, high: float, p: float) -> tuple[Word, str]:
+    unit = measure_of(claim.measure).unit
     if claim.kind == "no worse":
-        unit = measure_of(claim.measure).unit
         margin = f"{unit * claim.margin:g}"
         if low > -claim.margin:
             return "holds", f"the loss is below {margin}"
         return "does not hold", f"a loss of {margin} or more is not excluded" if high > 0 else f"loses {margin} or more"
+    if abs(unit * gain) < VISIBLE:
+        return "does not hold", "no difference in the digits shown"
     if low > 0 and p < ALPHA:
         return "holds", ""
     if high < 0:
@@ -202,8 +206,9 @@ def _time_verdict(claim: TimeClaim, content: Content | None) -> Verdict:
         interval = f"[{min(ratios):.2f}, {max(ratios):.2f}]"
         holds = min(ratios) >= claim.bound if claim.at_least else max(ratios) <= claim.bound
         word = "holds" if holds else "does not hold"
-        busy = (content or {})["load"] > 1.5
-        reason = "measured while other jobs ran" if busy else ""
+        limits = ["measured while other jobs ran"] if (content or {})["load"] > 1.5 else []
+        limits += ["one round only"] if len(ratios) == 1 else []
+        reason = "; ".join(limits)
     return Verdict(
         table=claim.table,
         claim=claim.text,

@@ -118,7 +118,7 @@ class Workshop:
         return read_jobs(self.benches, self.jobs(self.tables(names)))
 
     def listing(self) -> list[tuple[str, str, str, str, str]]:
-        """Return a line a table: name, title, cells, how many are measured, and the time the rest will take."""
+        """Return a line a table, and one for all: name, title, cells, how many are measured, the time of the rest."""
         known: dict[Job, Content] | None
         try:
             known = read_jobs(self.benches, self.jobs(self.plan.values())).found
@@ -130,6 +130,11 @@ class Workshop:
             left = "no data" if table.missing else duration(time_left(self.scale.name, jobs, known or {}))
             measured = "?" if known is None else str(sum(job in known for job in jobs))
             lines.append((table.name, table.title, str(len(jobs)), measured, left))
+        jobs = self.jobs(self.plan.values())
+        left = duration(time_left(self.scale.name, jobs, known or {}))
+        lines.append(
+            (ALL, "All of them, each cell once", str(len(jobs)), "?" if known is None else str(len(known)), left)
+        )
         return lines
 
     def results(self, names: Sequence[str], outcome: Outcome, command: str, n_bootstrap: int = N_BOOTSTRAP) -> Results:

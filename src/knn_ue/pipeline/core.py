@@ -26,7 +26,7 @@ from knn_ue.pipeline.fitting import (
     stage,
 )
 from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
-from knn_ue.pipeline.index_choice import tune_fitted
+from knn_ue.pipeline.index_choice import tune_fitted, with_index
 from knn_ue.pipeline.model_files import ModelSource
 from knn_ue.pipeline.records import DriftQuantiles, Fitted
 from knn_ue.pipeline.rows import (
@@ -231,14 +231,23 @@ class UncertaintyPipeline:
         The validation rows decide, those kept for the threshold excepted; a threshold is chosen again. `thorough` tries
         every candidate, for the whole picture.
         """
+        calibrator, tuning = tune_fitted(
+            self._ready(), tolerance=tolerance or Tolerance(), thorough=thorough, progress=progress
+        )
+        self._fit_anew(calibrator)
+        return tuning
+
+    def use_index(self, index: str | IndexOptions) -> Self:
+        """Search the stored examples by another index, and fit anew by it; a threshold is chosen again."""
+        self._fit_anew(with_index(self._ready(), index))
+        return self
+
+    def _fit_anew(self, calibrator: LogitScaling) -> None:
         fitted = self._ready()
-        tolerance = tolerance or Tolerance()
-        calibrator, tuning = tune_fitted(fitted, tolerance=tolerance, thorough=thorough, progress=progress)
         threshold = fitted.threshold
         risk = None if threshold is None else (threshold.target_risk, threshold.delta)
         self.fitted_ = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, risk)
         self._calibrator_folder = None
-        return tuning
 
     def save(self, path: str | Path) -> None:
         """Write one UE folder in one step: options, calibrator, validation outputs, threshold, and the model.

@@ -57,11 +57,8 @@ def tune_fitted(
     fitted: Fitted, *, tolerance: Tolerance, thorough: bool, progress: Progress | None
 ) -> tuple[LogitScaling, Tuning]:
     """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet."""
-    calibrator = fitted.calibrator
-    if not isinstance(calibrator, KnnUE | DensityAwareCalibration):
-        raise InvalidInputError(f"{fitted.method} looks at no neighbors, so there is no index to tune")
-    stores = stores_of(calibrator)
-    vectors, labels = stores[-1].arrays()
+    calibrator = _searching(fitted)
+    vectors, labels = stores_of(calibrator)[-1].arrays()
     tuning = _tune(
         fitted.method,
         vectors,
@@ -73,13 +70,26 @@ def tune_fitted(
         seed=0,
         progress=progress,
     )
+    return with_index(fitted, tuning.chosen), tuning
+
+
+def with_index(fitted: Fitted, index: str | IndexOptions) -> LogitScaling:
+    """Return a calibrator over the same stored examples that is searched by another index, not fitted yet."""
+    calibrator = _searching(fitted)
     changed = copy(calibrator)
-    rebuilt = [store.reindexed(tuning.chosen) for store in stores]
+    rebuilt = [store.reindexed(index) for store in stores_of(calibrator)]
     if isinstance(changed, KnnUE):
         changed.store = rebuilt[0]
     else:
         changed.stores = rebuilt
-    return changed, tuning
+    return changed
+
+
+def _searching(fitted: Fitted) -> KnnUE | DensityAwareCalibration:
+    calibrator = fitted.calibrator
+    if not isinstance(calibrator, KnnUE | DensityAwareCalibration):
+        raise InvalidInputError(f"{fitted.method} looks at no neighbors, so there is no index to tune")
+    return calibrator
 
 
 def _tune(

@@ -81,6 +81,7 @@ tr.ours > th { box-shadow: inset .25rem 0 var(--accent); padding-left: .6rem; }
 .worse, .differs { color: var(--bad); }
 figure.card { padding: .75rem; }
 figure svg { display: block; width: 100%; height: auto; max-width: 32rem; margin: 0 auto; }
+.broad svg { max-width: 46rem; }
 .paper { background: #ffffff; border-radius: .4rem; padding: .4rem; }
 figcaption { font-size: .92rem; margin-top: .6rem; }
 figcaption strong { color: var(--ink); }

@@ -56,7 +56,7 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
     secured = [] if options.token is None else [Security(HTTPBearer(auto_error=False))]
     app.include_router(api_routes(service), dependencies=secured)
     app.include_router(page_routes())
-    app.add_middleware(Guard, options=options, metrics=service.metrics)
+    app.add_middleware(Guard, options=options, metrics=service.metrics, is_crowded=lambda: service.is_crowded())
     if options.cors_origins:
         app.add_middleware(
             CORSMiddleware,

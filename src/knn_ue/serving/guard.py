@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import logging
+from collections.abc import Callable
 from time import perf_counter
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -24,6 +25,7 @@ _PROBES = frozenset({"/health", "/ready", "/metrics"})
 _SEND_SECONDS = 60.0
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_STOPPED = busy("stopping", "the server was stopped before this ended; a change may have been made, or not")
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -38,10 +40,13 @@ _HEADERS = {
 class Guard:
     """ASGI middleware around the whole app."""
 
-    def __init__(self, app: ASGIApp, *, options: ServeOptions, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, options: ServeOptions, metrics: Metrics, is_crowded: Callable[[], bool]
+    ) -> None:
         self._app = app
         self._options = options
         self._metrics = metrics
+        self._is_crowded = is_crowded
         self._bodies = BodyReader(options)
         self._n_open = 0
 
@@ -62,6 +67,11 @@ class Guard:
             await problem.response()(scope, receive, request.send)
         except ClientGoneError:
             self._metrics.cancelled.inc()
+        except asyncio.CancelledError:  # of the server, which stops and has waited long enough
+            if not request.status:
+                note(scope, code=_STOPPED.code)
+                await _STOPPED.response()(scope, receive, request.send)
+            raise
         except Exception as error:
             log("failed", level=logging.ERROR, error=error, request=request.id)
             if not request.status:
@@ -86,12 +96,17 @@ class Guard:
                 403, "wrong_origin", "a page of another site may not ask this server: start it with --cors"
             )
         if options.token is not None and not _is_open(scope["path"]):
-            given = headers.get("authorization", "").removeprefix("Bearer ")
+            scheme, _, given = headers.get("authorization", "").partition(" ")
             # In constant time: how long a refusal takes must not tell how much of a guess was right.
-            if not hmac.compare_digest(given.encode("utf-8", "replace"), options.token.encode()):
+            right = hmac.compare_digest(given.encode("utf-8", "replace"), options.token.encode())
+            if not right or scheme.lower() != "bearer":
                 raise ProblemError(401, "wrong_token", "a valid token is needed: send Authorization: Bearer TOKEN")
         if counted and self._n_open > options.max_open_requests:
             raise busy("too_many_requests", f"{options.max_open_requests} requests are open already")
+        if counted and self._is_crowded():
+            refused = busy("too_many_connections", "too many connections are open already")
+            refused.headers["Connection"] = "close"
+            raise refused
 
     def _tell(self, request: "_Watched", scope: Scope) -> None:
         seconds = perf_counter() - request.begun

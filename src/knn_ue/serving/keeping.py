@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -34,14 +34,18 @@ class Keeper:
 
     Other processes may write to the folder meanwhile: the datastore's journal refuses a change that does not continue
     what is on disk, and then the folder is read again and the change repeated. `swapped(old, new)` is called, in
-    that thread, when another `Served` takes over.
+    that thread, when another `Served` takes over. Nobody waits longer than `max_wait` seconds for that thread, nor
+    that thread for another process.
     """
 
-    def __init__(self, served: Served, *, device: str, trust_remote_code: bool, swapped: Swapped) -> None:
+    def __init__(
+        self, served: Served, *, device: str, trust_remote_code: bool, max_wait: float, swapped: Swapped
+    ) -> None:
         self.served = served
         self.last_error: str | None = None  # of the last attempt to read the folder again
         self._device = device
         self._trust_remote_code = trust_remote_code
+        self._max_wait = max_wait
         self._swapped = swapped
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="knn-ue-writer")
         self._n_waiting = 0
@@ -79,9 +83,20 @@ class Keeper:
         if self._n_waiting >= _MAX_WAITING:
             raise busy("too_many_changes", f"{self._n_waiting} changes wait for the disk", retry_after=5)
         self._n_waiting += 1
+        queued = self._thread.submit(change)
+        expired: list[bool] = []
+        # What has begun is not cancelled by this, and is waited for.
+        timer = asyncio.get_running_loop().call_later(self._max_wait, lambda: expired.append(queued.cancel()))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, change)
+            return await asyncio.wrap_future(queued)
+        except asyncio.CancelledError:
+            if any(expired):
+                raise busy(
+                    "waited_too_long", f"other changes took longer than {self._max_wait:g} s", retry_after=5
+                ) from None
+            raise
         finally:
+            timer.cancel()
             self._n_waiting -= 1
 
     def _add(self, encoded: Served, outputs: Outputs) -> tuple[list[int], int]:
@@ -129,8 +144,12 @@ class Keeper:
         The lock is on the whole folder, which stays; a rewrite replaces every folder inside.
         """
         with ExitStack() as stack:
-            with suppress(OSError):  # the folder was replaced: whatever takes its place is read again
-                stack.enter_context(locked(self.served.path))
+            try:
+                stack.enter_context(locked(self.served.path, seconds=self._max_wait))
+            except StorageError:
+                raise
+            except OSError:
+                pass  # the folder was replaced: whatever takes its place is read again
             yield
 
     def _change_once(self, change: Callable[[list[Datastore]], list[int]]) -> tuple[list[int], int]:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from knn_ue.errors import InvalidInputError
 
+MOST_ITEMS = 10_000  # whatever the options say: one request must not keep all others waiting
 _MIN_TOKEN = 16
 
 
@@ -51,6 +52,8 @@ class ServeOptions:
             raise InvalidInputError(
                 f"max_queue={self.max_queue} must hold one request of max_items={self.max_items}: raise it"
             )
+        if self.max_items > MOST_ITEMS:
+            raise InvalidInputError(f"max_items may be {MOST_ITEMS} at most, got {self.max_items}")
         if not 0 <= self.port <= 65535:
             raise InvalidInputError(f"port must lie within 0 and 65535, got {self.port}")
         if self.token is not None:

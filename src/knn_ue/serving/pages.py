@@ -19,6 +19,9 @@ def page_routes() -> APIRouter:
         if _kind(entry.name) is not None
     }
     found["report.css"] = CSS.encode()  # the look of the HTML report
+    head = found.pop("head.html")
+    for name in ("explorer.html", "docs.html"):
+        found[name] = head + found[name]
 
     @router.get("/")
     async def explorer() -> Response:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.serving.schemas import Error
+from knn_ue.serving.schemas import TOO_MANY, Error
 
 FACTS = "knn_ue_facts"  # of a request, in its scope
 _SHOWN = 3  # of all that is wrong with a body
@@ -111,6 +111,8 @@ def _unreadable(error: RequestValidationError) -> ProblemError:
     found = error.errors()
     if any(part["type"] == "json_invalid" for part in found):
         return ProblemError(422, "invalid_json", f"{_SENTENCES[400]} ({found[0]['ctx']['error']})")
+    if found[0]["type"] == TOO_MANY:
+        return ProblemError(413, "too_many_items", f"{_place(found[0]['loc'])} {found[0]['msg']}: send it in parts")
     # The value itself stays out: it is the user's text, and may be large or not even JSON.
     shown = [f"{_place(part['loc'])} {_rule(part)}" for part in found[:_SHOWN]]
     more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""

@@ -10,6 +10,9 @@ from fastapi import APIRouter, Path, Request, Response
 
 from knn_ue.serving import inputs
 from knn_ue.serving.answering import Done, Kind, Work
+from knn_ue.serving.curve import RiskCurve
+from knn_ue.serving.drift import DriftReport
+from knn_ue.serving.facts import Alive, Info, Ready
 from knn_ue.serving.guard import ClientGoneError
 from knn_ue.serving.metrics import CONTENT_TYPE
 from knn_ue.serving.problems import ProblemError, busy, documented, note
@@ -94,12 +97,12 @@ def _add_changes(router: APIRouter, service: Service) -> None:
 
 
 def _add_facts(router: APIRouter, service: Service) -> None:
-    @router.get("/health", responses={200: {"content": {"application/json": {}}}})
+    @router.get("/health", responses={200: {"model": Alive}})
     async def health() -> Response:
         """Say that the process is alive; answers while the model is busy."""
         return _json({"status": "alive"})
 
-    @router.get("/ready", responses={503: documented()[503]})
+    @router.get("/ready", responses={503: documented()[503], 200: {"model": Ready}})
     async def ready() -> Response:
         """Say whether requests are welcome now."""
         reason = service.why_not_ready()
@@ -107,17 +110,17 @@ def _add_facts(router: APIRouter, service: Service) -> None:
             raise busy("not_ready", reason)
         return _json({"status": "ready", "generation": service.served.generation})
 
-    @router.get("/info", responses=documented())
+    @router.get("/info", responses=documented() | {200: {"model": Info}})
     async def info() -> Response:
         """Describe the model, the method, the datastore and the limits of a request."""
         return _json(service.facts())
 
-    @router.get("/validation", responses=documented())
+    @router.get("/validation", responses=documented() | {200: {"model": RiskCurve}})
     async def validation() -> Response:
         """Return coverage and risk on the validation rows for each threshold."""
         return _json(asdict(await service.curve()))
 
-    @router.get("/drift", responses=documented())
+    @router.get("/drift", responses=documented() | {200: {"model": DriftReport}})
     async def drift() -> Response:
         """Compare the last inputs with the validation rows: are they moving away from the training data?"""
         return _json(asdict(service.drift_report()))

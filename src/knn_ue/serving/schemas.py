@@ -2,14 +2,37 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from knn_ue.serving.options import MOST_ITEMS
 
 TOP = 5
 MAX_TOP = 100
+TOO_MANY = "too_many"
+_MOST_WORDS = 100_000
+_MOST_KEYS = 16
+
+
+def _check_few(value: Any, most: int, kind: type[list[Any]] | type[dict[str, Any]]) -> Any:
+    """Refuse what is too long before each part of it is looked at: that would keep everyone else waiting."""
+    if isinstance(value, kind) and len(value) > most:
+        raise PydanticCustomError(TOO_MANY, "may hold {most} at a time, got {n}", {"most": most, "n": len(value)})
+    return value
+
+
+_FewItems = BeforeValidator(lambda value: _check_few(value, MOST_ITEMS, list))
+_FewWords = BeforeValidator(lambda value: _check_few(value, _MOST_WORDS, list))
+_Words = Annotated[list[str], Field(min_length=1, fail_fast=True), _FewWords]
 
 
 class _Sent(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_keys(cls, value: Any) -> Any:
+        return _check_few(value, _MOST_KEYS, dict)
 
 
 class TextInput(_Sent):
@@ -28,7 +51,7 @@ class PairInput(_Sent):
 class TokensInput(_Sent):
     """The words of one sentence, for taggers."""
 
-    tokens: list[str] = Field(min_length=1)
+    tokens: _Words
 
 
 class TextExample(TextInput):
@@ -46,7 +69,7 @@ class PairExample(PairInput):
 class TokensExample(TokensInput):
     """A sentence and the right tag of each word."""
 
-    tags: list[str] = Field(min_length=1)
+    tags: _Words
 
 
 def _shape(value: Any) -> str:
@@ -70,7 +93,9 @@ Input = Annotated[
     Discriminator(_shape),
 ]
 Inputs = Annotated[
-    Annotated[Input, Tag("#one")] | Annotated[list[Input], Field(min_length=1), Tag("#many")], Discriminator(_number)
+    Annotated[Input, Tag("#one")]
+    | Annotated[list[Input], Field(min_length=1, fail_fast=True), _FewItems, Tag("#many")],
+    Discriminator(_number),
 ]
 Example = Annotated[
     Annotated[TextExample, Tag("#text")]
@@ -102,7 +127,7 @@ class ExplainRequest(_Asked):
 class ExamplesRequest(_Sent):
     """Labelled examples to learn from."""
 
-    examples: list[Example] = Field(min_length=1)
+    examples: Annotated[list[Example], Field(min_length=1, fail_fast=True), _FewItems]
 
 
 class Neighbor(BaseModel):

@@ -1,10 +1,13 @@
 """The process around the app: uvicorn, signals, and connections that begin and never go on."""
 
 import asyncio
+import gc
 import logging
+import os
 import resource
 import signal
 import socket
+import threading
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -24,6 +27,8 @@ _HEAD_SECONDS = 10.0
 _IDLE_SECONDS = 15
 _FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 4096
 _FILES = 128  # for the folder, the log, libraries
+_REFUSED_AT_ONCE = 64  # connections beyond the limit that are still told so
+_LAST_SECONDS = 5.0  # after those for requests, for what is being written
 
 
 def serve(path: str | Path, options: ServeOptions) -> None:
@@ -40,11 +45,10 @@ def serve(path: str | Path, options: ServeOptions) -> None:
             access_log=False,
             server_header=False,
             timeout_keep_alive=_IDLE_SECONDS,
-            limit_concurrency=_max_connections(),
             timeout_graceful_shutdown=int(options.drain_seconds),
             backlog=1024,
         )
-        _Server(config, app.state.service).run(sockets=[listener])
+        _Server(config, app.state.service, drain_seconds=options.drain_seconds).run(sockets=[listener])
     finally:
         listener.close()
 
@@ -80,17 +84,23 @@ def _bind(options: ServeOptions) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """Says that it is not ready from the moment it is told to stop, and reads the folder again at SIGHUP."""
+    """Ends in time once it is told to stop, and reads the folder again at SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, *, drain_seconds: float) -> None:
         super().__init__(config)
         self._service = service
+        self._drain_seconds = drain_seconds
+        self._last_resort: threading.Timer | None = None
         self._reloads: set[asyncio.Task[None]] = set()
+        service.is_crowded = lambda: len(self.server_state.connections) > _max_connections()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
         await super().startup(sockets=sockets)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+        # A full collection would look at everything that torch and the model hold, and nobody is answered meanwhile.
+        gc.collect()
+        gc.freeze()
         for listener in sockets or []:
             host, port = listener.getsockname()[:2]
             log("listening", address=f"http://{f'[{host}]' if ':' in host else host}:{port}")
@@ -98,7 +108,18 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop: answer what is there, refuse what comes."""
         self._service.draining = True
+        if self._last_resort is None:
+            # A change may wait for another process, or take minutes: whoever stops us must not.
+            self._last_resort = threading.Timer(self._drain_seconds + _LAST_SECONDS, _end_now, (sig,))
+            self._last_resort.daemon = True
+            self._last_resort.start()
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what was begun."""
+        await super().shutdown(sockets=sockets)
+        if self._last_resort is not None and not self.force_exit:
+            self._last_resort.cancel()
 
     def _hang_up(self) -> None:
         task = asyncio.get_running_loop().create_task(self._reload())
@@ -111,14 +132,23 @@ class _Server(uvicorn.Server):
             log("reloaded", changed=changed)
 
 
+def _end_now(sig: int) -> None:
+    """End as if killed, which the folder survives; nobody was told that what is under way is done."""
+    log("stopped_early", level=logging.ERROR, sentence="what was under way did not end in time and was given up")
+    os._exit(128 + sig)
+
+
 class _ImpatientProtocol(H11Protocol):
     """Closes a connection whose request has begun, or never begins, and whose headers do not arrive in time."""
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait."""
+        """Begin to wait; a connection that would take the last files goes at once."""
         super().connection_made(transport)
+        if len(self.connections) > _max_connections() + _REFUSED_AT_ONCE:
+            transport.abort()
+            return
         self._watch()
 
     def data_received(self, data: bytes) -> None:

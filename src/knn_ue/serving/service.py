@@ -1,9 +1,10 @@
 """The parts of a server joined: who answers, who writes, who watches. Knows nothing of HTTP but its problems."""
 
 import asyncio
+import gc
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from knn_ue.encoding import Example
@@ -31,8 +32,13 @@ class Service:
         self.metrics = Metrics()
         self.drift = DriftWindow(options.drift_window)
         self.draining = False
+        self.is_crowded: Callable[[], bool] = lambda: False  # whoever listens knows how many connections are open
         self.keeper = Keeper(
-            served, device=options.device, trust_remote_code=options.trust_remote_code, swapped=self._swapped
+            served,
+            device=options.device,
+            trust_remote_code=options.trust_remote_code,
+            max_wait=options.max_wait,
+            swapped=self._swapped,
         )
         self.batcher: Batcher[Work, Done] = Batcher(
             self._run,
@@ -136,13 +142,9 @@ class Service:
     def _swapped(self, before: Served, now: Served) -> None:
         if before.pipe.encoder is not now.pipe.encoder:
             self.drift.clear()
+            gc.unfreeze()  # the server froze what was there at its start: the old model may go now
         self.metrics.swaps.inc()
         log("swapped", level=logging.INFO, generation=now.generation, before=before.generation)
-
-
-def drift_facts(report: DriftReport) -> dict[str, Any]:
-    """Return a report as JSON has it."""
-    return asdict(report)
 
 
 def _parted(ids: list[int], examples: Sequence[Example]) -> list[list[int]]:

@@ -12,7 +12,9 @@ export function showAnswer(found, context) {
   const place = el("div");
   const tagging = "words" in answer;
   const chosen = { word: tagging ? (answer.entities[0]?.start ?? 0) : 0 };
+  const correction = feedback(answer, why, context); // made once: what is chosen in it must outlive the next drawing
   const draw = () => {
+    const opened = place.querySelector("details.classes")?.open;
     const parts = tagging
       ? [sentenceWithEntities(answer, why, chosen, context.page.threshold, (word) => choose(word))]
       : [];
@@ -20,9 +22,9 @@ export function showAnswer(found, context) {
     byId("side").replaceChildren(...(near.map ? [near.map] : []));
     place.replaceChildren(
       ...parts,
-      confidenceCard(why[chosen.word], tagging ? answer.words[chosen.word].word : null, context.page.threshold, tagging),
+      confidenceCard(why[chosen.word], tagging ? answer.words[chosen.word].word : null, context.page.threshold, tagging, opened),
       reasonsCard(why[chosen.word], found.note),
-      feedback(answer, why, context),
+      correction,
       near.list,
     );
   };
@@ -42,7 +44,7 @@ function spoken(answer, why) {
   return `The answer is ${why[0].predicted}: the model is ${percent(why[0].raw_score)} sure, it should be ${percent(why[0].score)} sure.`;
 }
 
-function confidenceCard(why, word, threshold, tagging) {
+function confidenceCard(why, word, threshold, tagging, opened) {
   const least = threshold?.value() ?? 0;
   const abstains = why.score < least;
   // In tagging whole entities are answered or not; the sentence above shows which.
@@ -56,7 +58,7 @@ function confidenceCard(why, word, threshold, tagging) {
     bar({ name: "The model says", value: why.raw_score, most: 1, shown: percent(why.raw_score), kind: "raw", marks }),
     bar({ name: "It should say", value: why.score, most: 1, shown: percent(why.score), kind: "calibrated", marks }),
     el("p", {}, comparison(why)),
-    otherClasses(why),
+    otherClasses(why, opened),
   );
 }
 
@@ -67,11 +69,11 @@ function comparison(why) {
   return `The model is ${side}, by ${Math.abs(points).toFixed(1)} points.`;
 }
 
-function otherClasses(why) {
+function otherClasses(why, open) {
   if (why.classes.length < 3) return null;
   return el(
     "details",
-    {},
+    { class: "classes", open },
     el("summary", {}, "All likely labels"),
     why.classes.map((one) => bar({ name: one.label, value: one.score, most: 1, shown: percent(one.score), kind: "calibrated" })),
   );

@@ -20,8 +20,10 @@ async function call(method, path, body) {
   throw new Error(sentence(found?.error ?? `the server answered with status ${response.status}`));
 }
 
+/** The page sends one input at a time: what the API calls inputs[0] is all that people have typed. */
 function sentence(text) {
-  const ended = /[.!?]$/.test(text) ? text : `${text}.`;
+  const told = text.replace(/^(inputs|examples)\[0\]/, "your text");
+  const ended = /[.!?]$/.test(told) ? told : `${told}.`;
   return ended[0].toUpperCase() + ended.slice(1);
 }
 
@@ -39,6 +41,12 @@ export function offerToken(again) {
     byId("token").hidden = true;
     again();
   });
+}
+
+/** What is at an address, or null where there is no token for it or no answer. */
+export async function getIfAllowed(path) {
+  const response = await fetch(path, { headers: token ? { Authorization: `Bearer ${token}` } : {} }).catch(() => null);
+  return response?.ok ? response.json() : null;
 }
 
 export const get = (path) => call("GET", path);

@@ -22,7 +22,7 @@ export function buildForm(info, ask) {
     event.preventDefault();
     const values = fields.map(({ area }) => area.value.trim());
     const empty = fields.find((_, place) => !values[place]);
-    if (empty) return empty.area.focus();
+    if (empty) return miss(empty);
     ask(input(info.task, values));
   };
   form.onkeydown = (event) => {
@@ -30,6 +30,12 @@ export function buildForm(info, ask) {
     event.preventDefault();
     form.requestSubmit();
   };
+}
+
+function miss({ area, label }) {
+  byId("problem").textContent = `${label} is empty: type something first.`;
+  byId("problem").hidden = false;
+  area.focus();
 }
 
 function input(task, values) {
@@ -50,8 +56,8 @@ function pairFields() {
 }
 
 function field(id, label, placeholder) {
-  const area = el("textarea", { id: `ask-${id}`, rows: 3, placeholder, dir: "auto", required: true, enterkeyhint: "go" });
-  return { area, box: el("div", { class: "field" }, el("label", { for: area.id }, label), area) };
+  const area = el("textarea", { id: `ask-${id}`, rows: 3, placeholder, dir: "auto", "aria-required": "true", enterkeyhint: "go" });
+  return { area, label, box: el("div", { class: "field" }, el("label", { for: area.id }, label), area) };
 }
 
 function sampleButton(sample, fields, form) {

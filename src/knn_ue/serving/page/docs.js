@@ -1,22 +1,38 @@
 // Renders /openapi.json: every address with what it takes and gives, and a command to try it.
 
+import { getIfAllowed } from "./api.js";
 import { byId, el } from "./dom.js";
 
-const EXAMPLES = {
-  "post /predict": { inputs: ["a warm and funny film", "two hours I will never get back"], top: 3 },
-  "post /explain": { inputs: "a warm and funny film" },
-  "post /examples": { examples: [{ text: "a warm and funny film", label: "pos" }] },
+const INPUTS = {
+  "text-classification": { text: "a warm and funny film" },
+  "text-pair": { premise: "A man sleeps on the grass.", hypothesis: "He is awake." },
+  "token-classification": { tokens: ["Ada", "Lovelace", "went", "to", "Paris", "."] },
 };
+const TAGS = ["B-PER", "I-PER", "O", "O", "B-LOC", "O"];
+
+/** Bodies that the model behind this server can answer; without a token it is not known which one it is. */
+function examples(info) {
+  const { task, labels } = info ?? { task: "text-classification", labels: ["pos"] };
+  const input = INPUTS[task];
+  const right = input.tokens ? { tags: TAGS.map((tag) => (labels.includes(tag) ? tag : labels[0])) } : { label: labels[0] };
+  return {
+    "post /predict": { inputs: [input], top: 3 },
+    "post /explain": { inputs: input },
+    "post /examples": { examples: [{ ...input, ...right }] },
+  };
+}
 
 async function begin() {
   try {
     const api = await (await fetch("/openapi.json")).json();
+    const bodies = examples(await getIfAllowed("/info"));
+    const asksForToken = Boolean(api.components.securitySchemes);
     byId("about").textContent = `${api.info.description.replaceAll("`", "")} Version ${api.info.version}.`;
     const operations = Object.entries(api.paths).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
     );
     byId("contents").append(...operations.map(({ path, method }) => el("li", {}, el("a", { href: `#${method}${path}` }, `${method.toUpperCase()} ${path}`))));
-    byId("operations").append(...operations.map(described));
+    byId("operations").append(...operations.map((one) => described(one, bodies, asksForToken)));
     byId("schemas").append(...Object.entries(api.components.schemas).map(schema));
   } catch {
     byId("problem").textContent = "The server does not answer. Is it still running?";
@@ -24,7 +40,7 @@ async function begin() {
   }
 }
 
-function described({ path, method, operation }) {
+function described({ path, method, operation }, bodies, asksForToken) {
   const sent = operation.requestBody?.content["application/json"]?.schema;
   return el(
     "section",
@@ -32,17 +48,18 @@ function described({ path, method, operation }) {
     el("h2", {}, el("span", { class: "method" }, method.toUpperCase()), el("code", {}, path)),
     el("p", {}, operation.description ?? operation.summary),
     sent ? el("p", {}, "Send ", type(sent), " as application/json.") : null,
-    el("pre", { tabindex: 0 }, command(path, method)),
+    el("pre", { tabindex: 0 }, command(path, method, bodies, asksForToken && operation.security)),
     el("details", {}, el("summary", {}, "Answers"), answers(operation.responses)),
   );
 }
 
-function command(path, method) {
-  const body = EXAMPLES[`${method} ${path}`];
+function command(path, method, bodies, withToken) {
+  const body = bodies[`${method} ${path}`];
   const address = location.origin + path.replace(/\{.*\}/, "7396");
   const verb = method === "get" || body ? "" : ` -X ${method.toUpperCase()}`;
-  const json = body ? ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body)}'` : "";
-  return `curl${verb} ${address}${json}`;
+  const token = withToken ? " \\\n  -H 'Authorization: Bearer TOKEN'" : "";
+  const json = body ? ` \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'` : "";
+  return `curl${verb} ${address}${token}${json}`;
 }
 
 function answers(responses) {

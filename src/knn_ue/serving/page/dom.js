@@ -22,9 +22,9 @@ export const byId = (id) => document.getElementById(id);
 /** Show a share as people read it: 0.5355 is "53.6 %". */
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
-/** Show a number with three significant digits, never in powers of ten unless it is tiny. */
+/** Show a number with three significant digits, never in powers of ten unless it is small; what is tiny is 0. */
 export function number(value) {
-  if (value === 0) return "0";
+  if (Math.abs(value) < 1e-6) return "0";
   return Math.abs(value) < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
 }
 

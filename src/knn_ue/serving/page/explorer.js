@@ -11,13 +11,13 @@ const TOP = 10;
 const MOST_NEIGHBORS = 2000;
 const DRIFT_SECONDS = 15;
 
-const page = { info: null, input: null, threshold: null, latest: 0 };
+const page = { info: null, threshold: null, latest: 0 };
 
 async function begin() {
   await attempt(async () => {
     page.info = await get("/info");
     describe(page.info);
-    buildForm(page.info, ask);
+    buildForm(page.info, (input) => ask(input, true));
     await refreshDrift();
   });
   // On a large validation set this takes a while the first time; asking need not wait for it.
@@ -42,32 +42,35 @@ function list(labels) {
   return labels.length > 8 ? `${labels.slice(0, 8).join(", ")} and ${labels.length - 8} more` : labels.join(", ");
 }
 
-/** Ask about an input; an answer that comes after a later question is thrown away. */
-async function ask(input) {
+/** Ask about an input; what comes back after a later question is thrown away. */
+async function ask(input, isNew) {
   const number = ++page.latest;
-  page.input = input;
   byId("answer").setAttribute("aria-busy", "true");
   byId("status").textContent = "Asking the model.";
   await attempt(async () => {
     // In tagging every word has neighbors of its own, and one answer holds so many only.
     const top = Math.min(TOP, Math.floor(MOST_NEIGHBORS / (input.tokens?.length ?? 1)));
-    const found = await post("/explain", { inputs: [input], top });
+    const found = await post("/explain", { inputs: [input], top }).catch((error) => {
+      if (number === page.latest) throw error;
+    });
     if (number !== page.latest) return;
-    page.shown = showAnswer(found, { page, again: () => refresh(input), attempt });
+    if (isNew) page.told = null; // what was told of another input is old
+    page.shown = showAnswer(found, { page, input, again: (place) => refresh(input, place), attempt });
     await refreshDrift();
   });
-  byId("answer").removeAttribute("aria-busy");
+  if (number === page.latest) byId("answer").removeAttribute("aria-busy");
 }
 
-/** After the stored examples changed: ask again, and count again. */
-async function refresh(input) {
+/** After the stored examples changed: ask again, count again, and go on at a place whoever uses the keyboard. */
+async function refresh(input, place) {
   await attempt(async () => {
     const before = page.info.generation;
     page.info = await get("/info");
     describe(page.info);
     if (page.info.generation !== before) await buildSlider();
   });
-  await ask(input);
+  await ask(input, false);
+  byId(place)?.focus({ preventScroll: true });
 }
 
 async function refreshDrift() {

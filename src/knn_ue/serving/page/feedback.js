@@ -11,7 +11,7 @@ export function feedback(answer, why, context) {
   const tagging = "words" in answer;
   const selects = (tagging ? answer.words : [answer]).map((word, place) => select(info.labels, why[place].predicted, word.word, place));
   const button = el("button", { type: "submit" }, "Store it as an example");
-  const told = context.page.told ?? el("p", { role: "status", class: "told" });
+  const told = context.page.told ?? el("p", { role: "status", class: "told", id: "told", tabindex: -1 });
   context.page.told = told;
   const form = el(
     "form",
@@ -38,7 +38,7 @@ function select(labels, predicted, word, place) {
 
 async function store(event, selects, button, told, context, tagging) {
   event.preventDefault();
-  const { input } = context.page;
+  const { input } = context; // the one this answer is for: another may have been asked since
   const labels = selects.map(({ field }) => field.value);
   button.disabled = true;
   await context.attempt(async () => {
@@ -48,7 +48,7 @@ async function store(event, selects, button, told, context, tagging) {
     undo.onclick = () => context.attempt(() => takeBack(ids[0], told, context));
     const name = ids[0].length > 1 ? `examples ${ids[0][0]} to ${ids[0].at(-1)}` : `example ${ids[0][0]}`;
     told.replaceChildren(`Stored as ${name}; ${n_stored} are stored now, and the next answer counts them. `, undo);
-    await context.again();
+    await context.again("told");
   });
   button.disabled = false;
 }
@@ -56,7 +56,7 @@ async function store(event, selects, button, told, context, tagging) {
 async function takeBack(ids, told, context) {
   for (const id of ids) await remove(`/examples/${id}`);
   told.textContent = "Taken back: the example is forgotten.";
-  await context.again();
+  await context.again("told");
 }
 
 function refit(info, told, context) {
@@ -68,7 +68,7 @@ function refit(info, told, context) {
       try {
         await post("/refit");
         told.textContent = "Fitted again: weight, threshold and drift now count every stored example.";
-        await context.again();
+        await context.again("told");
       } catch (error) {
         told.textContent = "";
         throw error;

@@ -23,7 +23,7 @@ export function neighborhood(why, note, context) {
   return { list, map: drawn?.card };
 }
 
-const title = () => el("h2", { id: "near-title" }, "The nearest training examples");
+const title = () => el("h2", { id: "near-title", tabindex: -1 }, "The nearest training examples");
 
 function item(near, drawn, context) {
   const mark = near.agrees ? el("span", { class: "tag agrees" }, "✓ agrees") : el("span", { class: "tag differs" }, "✗ differs");
@@ -85,7 +85,7 @@ function forget(near, context) {
       } finally {
         sure.disabled = false;
       }
-      await context.again();
+      await context.again("near-title");
     });
   box.append(ask);
   return box;
