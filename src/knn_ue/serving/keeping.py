@@ -121,19 +121,24 @@ class Keeper:
         return self._change(change)[1]
 
     def _change(self, change: Callable[[list[Datastore]], list[int]]) -> tuple[list[int], int]:
-        """Make a change on the folder as it is now; begin again where another process was faster."""
+        return self._in_turn(lambda served: self._change_once(served, change), "serve a folder fitted with knn-ue")
+
+    def _refit(self) -> Served:
+        return self._in_turn(self._refit_once, "there is nothing to refit")
+
+    def _in_turn(self, work: Callable[[Served], Result], without_examples: str) -> Result:
+        """Do the work on the folder as it is now; begin again where another process was faster."""
         if not self.served.stores:
             method = self.served.pipe.method_
-            raise ProblemError(
-                409, "no_datastore", f"the method {method} stores no examples: serve a folder fitted with knn-ue"
-            )
+            raise ProblemError(409, "no_datastore", f"the method {method} stores no examples: {without_examples}")
         for attempt in range(_ATTEMPTS):
             with self._turn():
                 self._reload_if_stale()
+                served = self.served
                 try:
-                    return self._change_once(change)
+                    return work(served)
                 except StorageError:
-                    if not self.served.is_stale() or attempt == _ATTEMPTS - 1:
+                    if not served.is_stale() or attempt == _ATTEMPTS - 1:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -152,8 +157,7 @@ class Keeper:
                 pass  # the folder was replaced: whatever takes its place is read again
             yield
 
-    def _change_once(self, change: Callable[[list[Datastore]], list[int]]) -> tuple[list[int], int]:
-        served = self.served
+    def _change_once(self, served: Served, change: Callable[[list[Datastore]], list[int]]) -> tuple[list[int], int]:
         calibrator = served.pipe.calibrator_
         if not isinstance(calibrator, DensityAwareCalibration):
             ids = change(served.stores)
@@ -171,30 +175,12 @@ class Keeper:
         self._reload()
         return ids, len(stores[-1])
 
-    def _refit(self) -> Served:
-        if not self.served.stores:
-            method = self.served.pipe.method_
-            raise ProblemError(
-                409, "no_datastore", f"the method {method} stores no examples: there is nothing to refit"
-            )
-        for attempt in range(_ATTEMPTS):
-            with self._turn():
-                self._reload_if_stale()
-                served = self.served
-                try:
-                    self._refit_once(served)
-                except StorageError:
-                    if not served.is_stale() or attempt == _ATTEMPTS - 1:
-                        raise
-                    continue
-                return self._reload()
-        raise AssertionError("the last attempt returns or raises")
-
-    def _refit_once(self, served: Served) -> None:
+    def _refit_once(self, served: Served) -> Served:
         pipe, before = served.pipe, served.pipe.fitted_
         risk = None if before.threshold is None else (before.threshold.target_risk, before.threshold.delta)
         fitted = fit_outputs(before.method, copy(before.calibrator), before.validation, before.held_out, risk)
         save_unless_changed(served.path, pipe.encoder, pipe.source, fitted, before=before, generation=served.generation)
+        return self._reload()
 
     def _reload_if_stale(self) -> tuple[Served, bool]:
         return (self._reload(), True) if self.served.is_stale() else (self.served, False)
