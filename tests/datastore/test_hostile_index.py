@@ -43,6 +43,7 @@ def fuzz(n_times, factories):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_mutated_index_files_are_refused_or_harmless():
     assert len(fuzz(60, FACTORIES)) == len(FACTORIES)
 

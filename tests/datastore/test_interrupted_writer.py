@@ -30,6 +30,7 @@ def interrupt(folder, n_times, sign, seed):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_writer_killed_at_random_moments_leaves_a_whole_state(tmp_path):
     assert "interrupted 40 times" in interrupt(tmp_path, 40, signal.SIGKILL, seed=0)
 

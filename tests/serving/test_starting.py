@@ -55,3 +55,15 @@ def test_listening_wider_without_a_token_is_warned_of(options, warned, caplog):
 
     lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
     assert [(line["event"], line["level"]) for line in lines] == [("open_to_all", "warning")] * warned
+
+
+def test_the_first_request_builds_nothing(folders, client_of, monkeypatch):
+    client = client_of(folders())
+
+    def late(**_):
+        raise AssertionError("a route is built while clients wait")
+
+    monkeypatch.setattr("fastapi.routing.get_dependant", late)
+
+    assert client.post("/predict", json={"inputs": "a film"}).status_code == 200
+    assert client.get("/info").status_code == 200

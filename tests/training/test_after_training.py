@@ -45,6 +45,7 @@ def trained(tmp_path):
     return train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [TEXT, TAGGING])
 def test_the_covariance_of_sngp_is_the_closed_form_one_of_the_training_rows_without_dropout(trained, task):
     encoder = trained(Sngp(n_features=32, ridge=0.1), task, pooling="pooled")

@@ -64,4 +64,6 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type"],
         )
+    # FastAPI would build its routes at the first request; two apps that do so at once disturb each other's warnings.
+    app.openapi()
     return app
