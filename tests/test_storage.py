@@ -212,17 +212,6 @@ def test_a_precondition_is_checked_while_no_other_writer_can_come_between(folder
     assert read_folder(folder).options == {"a": "other"}
 
 
-def test_a_writer_waits_for_another_instead_of_failing(folder):
-    with locked(folder):
-        thread = threading.Thread(target=write, args=(folder,), kwargs={"options": {"a": 2}})
-        thread.start()
-        thread.join(0.1)
-        assert read_folder(folder).options == {"a": 1}
-    thread.join()
-
-    assert read_folder(folder).options == {"a": 2}
-
-
 def test_who_has_the_lock_may_take_it_again_and_others_wait_for_the_last_to_give_it_back(folder):
     with locked(folder):
         write(folder, options={"a": 2})  # takes it and gives it back
