@@ -12,7 +12,7 @@ from knn_ue.data import Row
 from knn_ue.demo.cache import key_of, key_of_folder, key_of_rows, load_outputs, save_outputs
 from knn_ue.errors import StorageError
 from knn_ue.experiments.cells import REVISION, CellName, CellStore, Content
-from knn_ue.experiments.material import Material
+from knn_ue.experiments.material import Material, SetRows
 from knn_ue.experiments.scales import Scale
 from knn_ue.experiments.setups import Setup
 from knn_ue.experiments.specs import PASSES, Spec
@@ -135,6 +135,11 @@ class Bench:
                 save_outputs(path, made)
                 self.report(f"  encoded {part} with {name.what} in {time.perf_counter() - began:.0f} s")
                 return made
+
+    def sets_of(self, spec: Spec) -> dict[str, SetRows]:
+        """Return the sets a method is scored on: variants of a search on the two that tables compare them on."""
+        chosen = self.setup.searched if spec.varies_search else self.setup.sets
+        return {one.name: self.material.sets[one.name] for one in chosen}
 
     def rows_of(self, part: str) -> tuple[list[Row], bool]:
         """Return the rows of a part, and whether the model knows their labels."""

@@ -121,13 +121,13 @@ def _weights(setups: Mapping[str, Setup]) -> Table:
 
 def _neighbors(name: str, setup: str, setups: Mapping[str, Setup]) -> Table:
     measures = _with_ours(("ece", "e_aurc_published"))
-    blocks = [_block(setups[setup], one, measures) for one in _labelled(setups, setup)[:2]]
+    blocks = [_block(setups[setup], one, measures) for one in _searched(setups, setup)]
     specs = tuple(Spec(method="knn-ue", n_neighbors=k) for k in SWEPT_NEIGHBORS)
     return _table(name, f"Number of neighbors, {setup}", (setup,), blocks, setups, specs=specs, figure=True)
 
 
 def _indexes(name: str, title: str, setups: Mapping[str, Setup]) -> Table:
-    blocks = [_block(setups["ner"], one, _with_ours(_ENTITIES[1:])) for one in _labelled(setups, "ner")[:2]]
+    blocks = [_block(setups["ner"], one, _with_ours(_ENTITIES[1:])) for one in _searched(setups, "ner")]
     plain = tuple(Spec(method=method) for method in ("softmax", "knn-ue-no-label", "knn-ue"))
     rows = {Spec(method="knn-ue", index=index): shown for shown, index in paper_indexes(_N_COLUMNS)[name]}
     searched = (Spec(method="knn-ue"), *rows)
@@ -139,7 +139,7 @@ def _indexes(name: str, title: str, setups: Mapping[str, Setup]) -> Table:
 
 
 def _coverage(setups: Mapping[str, Setup]) -> Table:
-    blocks = [_block(setups["ner"], one, ("coverage",)) for one in _labelled(setups, "ner")[:2]]
+    blocks = [_block(setups["ner"], one, ("coverage",)) for one in _searched(setups, "ner")]
     tables = paper_indexes(_N_COLUMNS)
     shown = [*tables["combined"], *(row for row in tables["pca"] if row[0] == "PCA 128")]
     rows = {Spec(method="knn-ue", index=index): f"only {name}" if name == "PCA 128" else name for name, index in shown}
@@ -216,8 +216,12 @@ def _block(setup: Setup, one: ScoredSet, measures: tuple[str, ...]) -> Block:
     return Block(setup=setup.name, part=one.name, paper=one.stands_for, measures=measures)
 
 
-def _labelled(setups: Mapping[str, Setup], name: str) -> list[ScoredSet]:
-    return [one for one in setups[name].sets if one.role != "outside"] if name in setups else []
+def _labelled(setups: Mapping[str, Setup], name: str) -> tuple[ScoredSet, ...]:
+    return setups[name].labelled if name in setups else ()
+
+
+def _searched(setups: Mapping[str, Setup], name: str) -> tuple[ScoredSet, ...]:
+    return setups[name].searched if name in setups else ()
 
 
 def _with_ours(measures: tuple[str, ...]) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def _answers_kept(bench: Bench, job: Job, name: CellName) -> bool:
     """Say whether the answers behind a cell's scores are here too, as paired tests need them."""
     if isinstance(job.what, TimingSpec):
         return True
-    return all(bench.store.has_arrays(name, part.name) for part in bench.setup.sets)
+    return all(bench.store.has_arrays(name, part) for part in bench.sets_of(job.what))
 
 
 def _measure(bench: Bench, job: Job) -> Content:

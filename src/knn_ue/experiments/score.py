@@ -1,4 +1,4 @@
-"""One cell: a method fitted and scored on every test set of a setup, with one seed."""
+"""One cell: a method fitted and scored on the test sets of a setup, with one seed."""
 
 import time
 from typing import Any
@@ -32,7 +32,7 @@ def score_name(bench: Bench, spec: Spec, seed: int) -> CellName:
 
 
 def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
-    """Fit the method, score it on every test set, keep scores and answers, and return the scores."""
+    """Fit the method, score it on its test sets, keep scores and answers, and return the scores."""
     name = score_name(bench, spec, seed)
     began = time.perf_counter()
     with bench.fixed_threads():
@@ -42,7 +42,7 @@ def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
         content["training"] = bench.training_of(spec).name
         content["sets"] = {}
         inside: Answers | None = None
-        for part, rows in bench.material.sets.items():
+        for part, rows in bench.sets_of(spec).items():
             outputs = bench.outputs(spec, seed, part)
             weight = calibrator.weight(outputs)  # once: it may be a search for neighbors
             prediction = prediction_of(outputs, softmax(outputs.logits, weight))
@@ -114,9 +114,8 @@ def coverage(bench: Bench, spec: Spec, seed: int, calibrator: LogitScaling) -> d
     assert isinstance(calibrator.store, Datastore)
     exact = calibrator.store.reindexed(EXACT)
     found = {}
-    for part, rows in bench.material.sets.items():
-        if rows.labelled:
-            queries = bench.outputs(spec, seed, part).require_features("coverage")[:_QUERIES]
-            ids = [store.search(queries, spec.n_neighbors).ids for store in (exact, calibrator.store)]
-            found[part] = metrics.neighbor_coverage(exact_ids=ids[0], found_ids=ids[1])
+    for part in bench.sets_of(spec):
+        queries = bench.outputs(spec, seed, part).require_features("coverage")[:_QUERIES]
+        ids = [store.search(queries, spec.n_neighbors).ids for store in (exact, calibrator.store)]
+        found[part] = metrics.neighbor_coverage(exact_ids=ids[0], found_ids=ids[1])
     return found

@@ -43,6 +43,16 @@ class Setup:
     sets: tuple[ScoredSet, ...]
     differs: str = ""
 
+    @property
+    def labelled(self) -> tuple[ScoredSet, ...]:
+        """The sets whose labels the model knows."""
+        return tuple(one for one in self.sets if one.role != "outside")
+
+    @property
+    def searched(self) -> tuple[ScoredSet, ...]:
+        """The two sets that numbers of neighbors and indexes are compared on, as in the paper: in domain and one out."""
+        return self.labelled[:2]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:

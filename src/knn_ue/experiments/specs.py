@@ -11,6 +11,7 @@ from knn_ue.training.method import TrainingMethod
 
 PASSES = "mc-dropout"
 EXACT = IndexOptions()
+N_NEIGHBORS = 32
 
 # The names the paper gives to our methods, in its order; the rest are ours.
 PAPER_NAMES: Mapping[str, str] = {
@@ -38,12 +39,12 @@ class Spec:
     """
 
     method: str
-    n_neighbors: int = 32
+    n_neighbors: int = N_NEIGHBORS
     index: IndexOptions = EXACT
 
     def __str__(self) -> str:
         parts = [self.method]
-        if self.n_neighbors != 32:
+        if self.n_neighbors != N_NEIGHBORS:
             parts.append(f"k{self.n_neighbors}")
         if self.index != EXACT:
             parts.append(index_name(self.index))
@@ -58,6 +59,11 @@ class Spec:
     def training(self) -> type[TrainingMethod]:
         """How the model of the method is trained."""
         return METHODS[self.method].training
+
+    @property
+    def varies_search(self) -> bool:
+        """Whether it is a variant of a method that differs in how it searches alone."""
+        return self.n_neighbors != N_NEIGHBORS or self.index != EXACT
 
     def options(self) -> dict[str, Any]:
         """Return all that determines the method, as plain JSON."""
