@@ -87,6 +87,19 @@ def test_without_cells_a_claim_cannot_be_tested():
     assert verdict.reason == "the cells, or the answers behind them, are not here"
 
 
+def test_a_claim_about_a_model_that_did_not_learn_cannot_be_tested_and_is_no_claim_for_holm():
+    pairs = compared(-0.03, -0.05, -0.01, p=0.03)
+    other = replace(CLAIM, second=Spec(method="posterior"))
+    pairs["sentiment", "imdb"]["ece"]["knn-ue", "posterior"] = comparison(-0.03, -0.05, -0.01, p=0.03)
+    failed = {"sentiment": {other.second: "did not learn: accuracy 51 %"}}
+
+    assert [one.word for one in judge([CLAIM, other], pairs, {})] == ["does not hold"] * 2
+    first, second = judge([CLAIM, other], pairs, {}, failed)
+
+    assert first.word == "holds"
+    assert (second.word, second.reason) == ("cannot be tested here", "posterior did not learn: accuracy 51 %")
+
+
 @pytest.mark.parametrize(
     ("n_seeds", "reason"), [(3, "not defined with every seed"), (0, "no seed that both were measured with")]
 )

@@ -50,7 +50,7 @@ class Setup:
 
     @property
     def searched(self) -> tuple[ScoredSet, ...]:
-        """The two sets that numbers of neighbors and indexes are compared on, as in the paper: in domain and one out."""
+        """The two sets that numbers of neighbors and indexes are compared on, one in domain, one out."""
         return self.labelled[:2]
 
 

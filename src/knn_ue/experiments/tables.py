@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import claims_of, time_claims_of
 from knn_ue.experiments.comparisons import Comparisons, compare_block, found_jobs, pair_of
+from knn_ue.experiments.learning import unlearned
 from knn_ue.experiments.material import SetRows
 from knn_ue.experiments.measures import DETECTION, VISIBLE, measure_of
 from knn_ue.experiments.plan import Block, Table
@@ -43,7 +45,8 @@ class Number:
 class FilledBlock:
     """The numbers of one test set: `rows` are names of methods with a number for each of `measures`.
 
-    `remarks` say of a method that its numbers are not of the same texts or seeds as those of the others.
+    `remarks` say of a method that its numbers are not of the same texts or seeds as those of the others, or that its
+    model did not learn.
     """
 
     title: str
@@ -103,6 +106,11 @@ class Filler:
     n_bootstrap: int = N_BOOTSTRAP
     _means: dict[tuple[str, str, str, str], float] = field(default_factory=dict)
 
+    @cached_property
+    def _unlearned(self) -> dict[str, dict[Spec, str]]:
+        setups = dict.fromkeys(job.setup for job in self.outcome.found)
+        return {setup: unlearned(self.benches[setup], self.outcome) for setup in setups}
+
     def fill(self, table: Table) -> FilledTable:
         """Return the table with all numbers that were measured."""
         if table.kind == "toy":
@@ -121,7 +129,7 @@ class Filler:
             # A set without its first measure (human votes, say) has nothing to tell in this table.
             if any(row[block.measures[0]].mean is not None for row in filled.rows.values()):
                 blocks.append(filled)
-        verdicts = judge(claims_of(table), compared, self._means) + self._coverage_verdicts(table)
+        verdicts = judge(claims_of(table), compared, self._means, self._unlearned) + self._coverage_verdicts(table)
         cells = {
             (setup, timing.part): self.outcome.found[job]
             for setup, timing in table.timings
@@ -159,13 +167,14 @@ class Filler:
         return [self.outcome.found[job] for _, job in sorted(found_jobs(self.outcome, block.setup, spec).items())]
 
     def _remarks(self, table: Table, block: Block, n_rows: int) -> dict[str, str]:
-        """Return what sets the numbers of a method apart: fewer texts, fewer seeds."""
+        """Return what sets the numbers of a method apart: fewer texts, fewer seeds, a model that did not learn."""
         specs = table.specs[block.setup]
         n_seeds = {spec: len(self._contents(block, spec)) for spec in specs}
         cap = self.benches[block.setup].scale.passes_rows
         found: dict[str, str] = {}
         for spec, n in n_seeds.items():
             remarks = [f"first {cap} texts"] if spec.method == PASSES and cap and cap < n_rows else []
+            remarks += [why] if (why := self._unlearned[block.setup].get(spec)) else []
             remarks += [f"{n} of {max(n_seeds.values())} seeds"] if 0 < n < max(n_seeds.values()) else []
             if n and remarks:
                 found[row_name(table, spec)] = ", ".join(remarks)
@@ -190,7 +199,8 @@ class Filler:
     ) -> Spec | None:
         """Return the method that is better than every other one, after correction for having looked at all.
 
-        mc-dropout, which saw fewer texts, cannot be it, but is one of those to be better than.
+        mc-dropout, which saw fewer texts, cannot be it, but is one of those to be better than. Models that did not
+        learn are neither.
         """
         if not pairs:
             return None
@@ -199,7 +209,7 @@ class Filler:
         for spec in specs:
             contents = self._contents(block, spec)
             values = [x for x in (stored_number(one, block.part, name) for one in contents) if x is not None]
-            if values:
+            if values and spec not in self._unlearned[block.setup]:
                 means[spec] = sign * sum(values) / len(values)
         candidates = [spec for spec in means if spec.method != PASSES]
         if len(candidates) < 2:

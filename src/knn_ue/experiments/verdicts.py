@@ -19,11 +19,13 @@ from knn_ue.experiments.claims import Claim, TimeClaim, ours_of
 from knn_ue.experiments.comparisons import Comparisons, pair_of
 from knn_ue.experiments.measures import VISIBLE, measure_of
 from knn_ue.experiments.scales import PAPER
-from knn_ue.experiments.specs import PASSES
+from knn_ue.experiments.specs import PASSES, Spec
 from knn_ue.experiments.statistics import Comparison, holm
 
 # By setup, test set, method and measure.
 Means = Mapping[tuple[str, str, str, str], float]
+# By setup and method: what to say of a model that did not learn.
+Unlearned = Mapping[str, Mapping[Spec, str]]
 Word = Literal["holds", "does not hold", "cannot be tested here"]
 
 ALPHA = 0.05
@@ -59,10 +61,15 @@ def judge(
     claims: Sequence[Claim],
     compared: Mapping[tuple[str, str], Comparisons],
     means: Means,
+    unlearned: Unlearned | None = None,
 ) -> list[Verdict]:
-    """Return a verdict for each claim of a table; `compared` is by (setup, part)."""
-    verdicts = _judge(claims, compared, means)
-    again = _judge([replace(claim, measure=ours_of(claim.measure)) for claim in claims], compared, means)
+    """Return a verdict for each claim of a table; `compared` is by (setup, part).
+
+    Claims about a method whose model is `unlearned` cannot be tested.
+    """
+    unlearned = unlearned or {}
+    verdicts = _judge(claims, compared, means, unlearned)
+    again = _judge([replace(claim, measure=ours_of(claim.measure)) for claim in claims], compared, means, unlearned)
     return [
         replace(verdict, by_our_definition=other.word) if ours_of(claim.measure) != claim.measure else verdict
         for claim, verdict, other in zip(claims, verdicts, again, strict=True)
@@ -107,10 +114,19 @@ def _judge(
     claims: Sequence[Claim],
     compared: Mapping[tuple[str, str], Comparisons],
     means: Means,
+    unlearned: Unlearned,
 ) -> list[Verdict]:
-    pairs = [_pair(claim, compared) for claim in claims]
+    failed = [_failed(claim, unlearned) for claim in claims]
+    pairs = [None if why else _pair(claim, compared) for claim, why in zip(claims, failed, strict=True)]
     adjusted = holm([_looked_at(claim, pair) for claim, pair in zip(claims, pairs, strict=True)])
-    return [_verdict(claim, pair, p, means) for claim, pair, p in zip(claims, pairs, adjusted, strict=True)]
+    verdicts = [_verdict(claim, pair, p, means) for claim, pair, p in zip(claims, pairs, adjusted, strict=True)]
+    return [replace(one, reason=why) if why else one for one, why in zip(verdicts, failed, strict=True)]
+
+
+def _failed(claim: Claim, unlearned: Unlearned) -> str:
+    """Return which side of a claim did not learn its task, nothing where both did."""
+    known = unlearned.get(claim.block.setup, {})
+    return "; ".join(f"{spec} {known[spec]}" for spec in (claim.first, claim.second) if spec in known)
 
 
 def _pair(claim: Claim, compared: Mapping[tuple[str, str], Comparisons]) -> Comparison | None:

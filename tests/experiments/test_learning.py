@@ -1,0 +1,101 @@
+"""A model that did not learn its task is told apart, and counts neither as best nor as a rival."""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from types import SimpleNamespace
+
+import pytest
+
+from knn_ue.data import TaggedRow, TextRow
+from knn_ue.experiments.learning import below, unlearned
+from knn_ue.experiments.plan import Block
+from knn_ue.experiments.run import Job, Outcome
+from knn_ue.experiments.specs import Spec
+from knn_ue.experiments.statistics import Comparison
+from knn_ue.experiments.tables import Filler
+
+PLAIN, OTHER = Spec(method="softmax"), Spec(method="posterior")
+
+
+@dataclass
+class FakeBench:
+    task: str
+    rows: list
+    name: str = "sentiment"
+    setup: SimpleNamespace = field(init=False)
+    material: SimpleNamespace = field(init=False)
+
+    def __post_init__(self):
+        self.setup = SimpleNamespace(name=self.name, task=self.task, sets=(SimpleNamespace(name="home"),))
+        self.material = SimpleNamespace(sets={"home": SimpleNamespace(rows=self.rows)})
+
+
+def outcome(measure, plain, other):
+    numbers = {PLAIN: plain, OTHER: other}
+    return Outcome(
+        found={
+            Job(setup="sentiment", what=spec, seed=seed): {"sets": {"home": {measure: value}}}
+            for spec, values in numbers.items()
+            for seed, value in enumerate(values)
+        }
+    )
+
+
+TEXTS = [TextRow("x", label) for label in ("pos", "pos", "pos", "neg", "neg")]  # 60 % are pos
+TAGGED = [TaggedRow(("Ada", "ran"), ("B-PER", "O"))]
+
+
+def test_in_classification_the_most_frequent_class_is_nothing_learned():
+    bench = FakeBench("text-classification", TEXTS)
+
+    assert unlearned(bench, outcome("right", [0.8], [0.69])) == {OTHER: "did not learn: accuracy 69 %"}
+    assert unlearned(bench, outcome("right", [0.8], [0.71])) == {}
+
+
+def test_in_tagging_entities_count():
+    bench = FakeBench("token-classification", TAGGED)
+
+    assert unlearned(bench, outcome("f1", [0.8, 0.8], [0.0, 0.7])) == {OTHER: "did not learn: F1 35 %"}
+    assert unlearned(bench, outcome("f1", [0.8, 0.8], [0.2, 0.7])) == {}
+
+
+@pytest.mark.parametrize("plain", [0.5, 0.4])
+def test_where_the_plain_model_knows_nothing_nobody_is_blamed(plain):
+    assert list(below({OTHER: 0.1}, plain=plain, chance=0.5)) == []
+
+
+def test_without_the_plain_model_there_is_nothing_to_compare_with():
+    found = outcome("right", [], [0.1])
+
+    assert unlearned(FakeBench("text-classification", TEXTS), found) == {}
+
+
+def test_other_setups_and_cells_without_scores_do_not_count():
+    found = outcome("right", [0.8], [0.75])
+    found.found[Job(setup="nli", what=OTHER, seed=0)] = {"sets": {"home": {"right": 0.0}}}
+    found.found[Job(setup="sentiment", what=OTHER, seed=1)] = {"sets": {"home": {}}}
+
+    assert unlearned(FakeBench("text-classification", TEXTS), found) == {}
+
+
+def test_the_lowest_error_is_not_best_where_the_model_did_not_learn():
+    specs = [PLAIN, Spec(method="knn-ue"), OTHER]
+    errors, right = (0.09, 0.03, 0.01), (0.8, 0.8, 0.61)
+    found = {
+        Job(setup="sentiment", what=spec, seed=0): {"sets": {"home": {"ece": error, "right": share}}}
+        for spec, error, share in zip(specs, errors, right, strict=True)
+    }
+    block = Block(setup="sentiment", part="home", paper=None, measures=("ece",))
+    pairs = {
+        (str(a), str(b)): Comparison(
+            first=x, second=y, difference=x - y, low=x - y, high=x - y, p=0.001, t_test=0.5, n_seeds=1
+        )
+        for (a, x), (b, y) in combinations(zip(specs, errors, strict=True), 2)
+    }
+
+    def best(texts):
+        filler = Filler(benches={"sentiment": FakeBench("text-classification", texts)}, outcome=Outcome(found=found))
+        return filler._best(block, specs, "ece", pairs)
+
+    assert best(TEXTS) == specs[1]
+    assert best([TextRow("x", str(number)) for number in range(9)]) == OTHER  # 61 % is much where chance is 11 %
