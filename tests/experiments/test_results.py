@@ -138,6 +138,15 @@ def test_a_figure_is_drawn_of_the_sweep_over_neighbors(workshop, tmp_path):
 
 
 @pytest.mark.slow
+def test_times_can_be_left_for_later(workshop):
+    jobs = workshop.jobs(workshop.tables(("time-k",)))
+    assert {type(job.what).__name__ for job in jobs} == {"TimingSpec"}
+
+    assert not workshop.run(("time-k",), timed=False).found
+    assert len(workshop.run(("weights", "time-k"), timed=False).found) == 4
+
+
+@pytest.mark.slow
 def test_cells_measured_again_from_nothing_are_the_same(workshop):
     assert set(workshop.recheck(("weights",), 2).values()) == {0.0}
 

@@ -1,6 +1,7 @@
 """Cells are measured once, repeat to the last digit, and survive each other's failures."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from knn_ue.experiments import run
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import CellStore
 from knn_ue.experiments.run import Job, in_order, read_jobs, run_jobs
-from knn_ue.experiments.setups import folder_setups
+from knn_ue.experiments.setups import folder_setups, vader_setups
 from knn_ue.experiments.specs import PAPER_NAMES, Spec, methods_of
 from knn_ue.experiments.timing import TimingSpec
 from knn_ue.experiments.workshop import largest_difference
@@ -174,9 +175,20 @@ def test_times_and_coverage_are_measured(measured, data, encoder):
     outcome = run_jobs(found, wanted, lambda _line: None)
 
     assert not outcome.failed
+    assert list(outcome.found[wanted[0]]["sets"]) == list(outcome.found[wanted[0]]["coverage"]) == ["home", "away"]
     assert 0 < outcome.found[wanted[0]]["coverage"]["home"] <= 1
     assert all(len(rounds) == 2 for rounds in outcome.found[wanted[1]]["milliseconds"].values())
     assert set(outcome.found[wanted[2]]["milliseconds"]) == {str(plain), str(index)}
+
+
+def test_variants_of_a_search_are_scored_on_the_two_sets_they_are_compared_on():
+    setup = vader_setups()[0]
+    bench = SimpleNamespace(setup=setup, material=SimpleNamespace(sets={one.name: one for one in setup.sets}))
+    plain = Spec(method="knn-ue")
+
+    assert list(Bench.sets_of(bench, plain)) == ["movies", "amazon", "nyt", "tweets"]
+    assert list(Bench.sets_of(bench, replace(plain, n_neighbors=8))) == ["movies", "amazon"]
+    assert list(Bench.sets_of(bench, replace(plain, index=IndexOptions(factory="PCA8,Flat")))) == ["movies", "amazon"]
 
 
 def test_the_papers_methods_are_all_of_ours_but_two():

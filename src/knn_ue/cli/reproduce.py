@@ -52,8 +52,11 @@ def reproduce(
         bool, typer.Option("--report-only", help="Measure nothing: write the results of what is there.")
     ] = False,
     times: Annotated[
-        bool, typer.Option("--times", help="Measure only times, all of them anew: for when the machine is idle.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--times/--no-times", help="Only times, all anew, for an idle machine; or all but times, for a busy one."
+        ),
+    ] = None,
     draws: Annotated[
         int, typer.Option(min=10, help="Of the bootstrap behind each verdict; below 1,100 none can hold in NER.")
     ] = 2000,
@@ -71,7 +74,7 @@ def reproduce(
     from knn_ue.experiments.setups import Choice
     from knn_ue.experiments.workshop import Request, Workshop, write_results
 
-    modes = {"--fresh": fresh, "--report-only": report_only, "--times": times, "--recheck": recheck is not None}
+    modes = {"--fresh": fresh, "--report-only": report_only, "--times": times is True, "--recheck": recheck is not None}
     if sum(modes.values()) > 1:
         asked = ", ".join(name for name, given in modes.items() if given)
         raise InvalidInputError(f"{asked} ask for different things: choose one")
@@ -100,7 +103,7 @@ def reproduce(
     if times:
         outcome = workshop.run_times(what)
     else:
-        outcome = workshop.read(what) if report_only else workshop.run(what, fresh=fresh)
+        outcome = workshop.read(what) if report_only else workshop.run(what, fresh=fresh, timed=times is not False)
     # What is reported was measured by the same command without this word.
     command = shlex.join(["knn-ue", *(word for word in sys.argv[1:] if word != "--report-only")])
     results = workshop.results(what, outcome, command, n_bootstrap=draws)

@@ -74,15 +74,22 @@ def fitted(bench: Bench, spec: Spec, seed: int, *, shared: bool = False) -> Logi
 
     With `shared` its exact searches are those of all methods, found once: not for what is timed.
     """
-    method = METHODS[spec.method]
-    # The softmax of several passes learns nothing: one pass is enough to fit it.
-    seen = Spec(method="softmax") if spec.method == PASSES else spec
-    fitting = bench.outputs(seen, seed, "fitting")
-    train = bench.outputs(spec, seed, "train") if method.reads_training else fitting
-    calibrator = method.make(train, spec.search)
+    calibrator = unfitted(bench, spec, seed)
     if shared and spec.index == EXACT and isinstance(calibrator, KnnUE) and isinstance(calibrator.store, Datastore):
         calibrator.store = SharedSearch(calibrator.store, bench.store, bench.setup.name)
-    return calibrator.fit(fitting)
+    return calibrator.fit(_fitting(bench, spec, seed))
+
+
+def unfitted(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
+    """Return the calibrator of the method with what it keeps of the training rows, its index built."""
+    method = METHODS[spec.method]
+    seen = bench.outputs(spec, seed, "train") if method.reads_training else _fitting(bench, spec, seed)
+    return method.make(seen, spec.search)
+
+
+def _fitting(bench: Bench, spec: Spec, seed: int) -> Outputs:
+    # The softmax of several passes learns nothing: one pass is enough to fit it.
+    return bench.outputs(Spec(method="softmax") if spec.method == PASSES else spec, seed, "fitting")
 
 
 def entity_scores_of(calibrator: LogitScaling, outputs: Outputs) -> FloatArray | None:

@@ -14,12 +14,12 @@ from knn_ue.calibrators import KnnUE
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import REVISION, CellName, Content
-from knn_ue.experiments.score import fitted
+from knn_ue.experiments.score import fitted, unfitted
 from knn_ue.experiments.specs import PASSES, Spec
 
 # Passes with dropout cost so much that fewer rows, once, tell all.
 _PASSES_ROWS = 32
-_QUERIES = 2048
+_QUERIES = 512
 _BATCH = 256
 
 
@@ -44,7 +44,7 @@ def timing_name(bench: Bench, timing: TimingSpec, seed: int) -> CellName:
     models = [bench.model_name(bench.training_of(spec), seed).key for spec in timing.specs]
     options = [spec.options() for spec in timing.specs]
     scale = bench.scale
-    parts = (bench.material.scores_key, timing.part, timing.search_only, scale.timed_rows, scale.repeats)
+    parts = (bench.material.scores_key, timing.part, timing.search_only, scale.timed_rows, scale.repeats, _QUERIES)
     return CellName(bench.setup.name, f"{timing}.seed{seed}", key_of(REVISION, models, options, *parts))
 
 
@@ -101,7 +101,7 @@ def _searches(bench: Bench, timing: TimingSpec, seed: int) -> Mapping[Spec, Call
     """Return for each index what searches it once, and says how many milliseconds a query that took."""
 
     def prepared(spec: Spec) -> Callable[[], float]:
-        calibrator = fitted(bench, spec, seed)
+        calibrator = unfitted(bench, spec, seed)
         assert isinstance(calibrator, KnnUE)
         store = calibrator.store
         features = bench.outputs(spec, seed, timing.part).require_features("timing")[:_QUERIES]
