@@ -1,10 +1,11 @@
 """Does it help to fit the correctness of a whole answer directly, as knn-ue-entity does for entities?
 
-    python benchmarks/answers.py MODEL --task text --train F --validation F --test F [--ood F ...] [--json FILE]
+    python benchmarks/answers.py --out reproduction --data ../shared/data [--seeds 3] [--json FILE]
 
-Half of the validation rows, those that did not stop the training, fit every method. "direct" is the signed regression
-of `knn_ue.entities.logistic` on three ingredients: log-odds of the answer, log distance to the nearest training example
-relative to the validation median, share of the neighbors with the answer. ECE in %, E-AURC x 1000, Brier in %.
+Reads the models and outputs that `knn-ue reproduce` keeps in its folder. Validation rows that did not stop the training
+fit every method. "direct" is the signed regression of `knn_ue.entities.logistic` on three ingredients: log-odds of the
+answer, log distance to the nearest training example relative to the validation median, share of the neighbors with the
+answer. ECE in %, E-AURC x 1000, Brier score of right and wrong in %; mean ± standard deviation over seeds.
 """
 
 import argparse
@@ -17,16 +18,16 @@ import numpy as np
 from knn_ue import metrics
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators import KnnUE
-from knn_ue.data import read_rows
-from knn_ue.data.splits import half_of
 from knn_ue.entities.logistic import Guess, fit_signed_logistic
+from knn_ue.experiments.bench import Bench
+from knn_ue.experiments.specs import Spec
+from knn_ue.experiments.workshop import Request, Workshop
 from knn_ue.methods import make_calibrator
-from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.types import Outputs
 from knn_ue.weighting import agreement
 
-TASKS = {"text": "text-classification", "pair": "text-pair"}
 METHODS = ("softmax", "temperature", "knn-ue-no-label", "knn-ue")
+PLAIN = Spec(method="knn-ue")
 GUESS = Guess(
     center=(2.0, 0.0, 0.9), scale=(1.5, 0.4, 0.2), intercept=1.0, slopes=(0.8, -0.3, 0.2), strength=(10.0, 10.0, 10.0)
 )
@@ -34,37 +35,59 @@ GUESS = Guess(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
-    parser.add_argument("--task", choices=TASKS, required=True)
-    parser.add_argument("--train", required=True)
-    parser.add_argument("--validation", required=True)
-    parser.add_argument("--test", required=True)
-    parser.add_argument("--ood", nargs="*", default=[])
-    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tasks", nargs="*", default=["sentiment", "nli", "intent"])
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    task: Any = TASKS[arguments.task]
-    pipe = UncertaintyPipeline.from_pretrained(arguments.model, task, device="cpu")
-    train = pipe.outputs(list(read_rows(arguments.train, task)))
-    rows = list(read_rows(arguments.validation, task))
-    validation = pipe.outputs([rows[row] for row in sorted(half_of(len(rows), second=True, seed=0))])
-    fitted = {name: make_calibrator(name, train).fit(validation) for name in METHODS}
+    workshop = Workshop(Request(out=arguments.out, data=arguments.data, n_seeds=arguments.seeds, device="cpu"), print)
+    lines = [
+        line
+        for name, bench in workshop.benches.items()
+        if name in arguments.tasks
+        for seed in range(arguments.seeds)
+        for line in measure(bench, seed)
+    ]
+    print_means(lines)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(lines, indent=1) + "\n")
+
+
+def measure(bench: Bench, seed: int) -> list[dict[str, Any]]:
+    """Return the numbers of every method on every test set whose labels the model knows."""
+    train, fitting = (bench.outputs(PLAIN, seed, part) for part in ("train", "fitting"))
+    fitted = {name: make_calibrator(name, train).fit(fitting) for name in METHODS}
     searcher = fitted["knn-ue"]
     assert isinstance(searcher, KnnUE)
-    usual = float(np.median(searcher.store.search(validation.require_features("distance"), 1).distances))
-    direct = fit_signed_logistic(ingredients(searcher, validation, usual), correct(validation), GUESS)
-    print(f"slopes of log-odds, distance, agreement: {[round(x, 2) for x in direct.slopes]}")
-    found = {}
-    for source in (arguments.test, *arguments.ood):
-        outputs = pipe.outputs(list(read_rows(source, task))[: arguments.rows])
+    usual = float(np.median(searcher.store.search(fitting.require_features("distance"), 1).distances))
+    direct = fit_signed_logistic(ingredients(searcher, fitting, usual), correct(fitting), GUESS)
+    lines: list[dict[str, Any]] = []
+    for one in bench.setup.labelled:
+        outputs = bench.outputs(PLAIN, seed, one.name)
         scores = {name: calibrator.predict(outputs).confidence for name, calibrator in fitted.items()}
         scores["direct"] = direct.probability(ingredients(searcher, outputs, usual))
-        found[Path(source).name] = {name: measured(score, correct(outputs)) for name, score in scores.items()}
-        print(f"\n| {Path(source).name} | ECE | E-AURC | Brier |\n|---|---:|---:|---:|")
-        for name, numbers in found[Path(source).name].items():
-            print(f"| {name} | {numbers['ece']:.1f} | {numbers['e_aurc']:.1f} | {numbers['brier']:.1f} |")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        lines += [
+            {"task": bench.setup.name, "seed": seed, "set": one.name, "method": name}
+            | measured(score, correct(outputs))
+            for name, score in scores.items()
+        ]
+    return lines
+
+
+def print_means(lines: list[dict[str, Any]]) -> None:
+    """Print a table a test set."""
+    for place in dict.fromkeys((line["task"], line["set"]) for line in lines):
+        print(f"\n| {place[0]}: {place[1]} | ECE | E-AURC | Brier |\n|---|---:|---:|---:|")
+        for method in (*METHODS, "direct"):
+            found = [line for line in lines if (line["task"], line["set"], line["method"]) == (*place, method)]
+            shown = [_mean([line[name] for line in found]) for name in ("ece", "e_aurc", "brier")]
+            print(f"| {method} | {' | '.join(shown)} |")
+
+
+def _mean(values: list[float]) -> str:
+    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.1f}{spread}"
 
 
 def ingredients(searcher: KnnUE, outputs: Outputs, usual: float) -> FloatArray:
