@@ -38,6 +38,29 @@ def test_the_store_holds_a_balanced_sample(task, method, models):
         )
 
 
+@pytest.mark.parametrize(("task", "n_encoded"), [(TEXT, 20), (WORDS, 60)])
+def test_texts_that_are_not_stored_do_not_go_through_the_model(task, n_encoded, models):
+    rows, validation = ROWS[task](60), ROWS[task](40, start=100)
+    pipe = UncertaintyPipeline.from_pretrained(models[task], task, device="cpu")
+    seen = {}
+
+    pipe.fit(
+        rows,
+        validation,
+        n_neighbors=N_NEIGHBORS,
+        max_stored=20,
+        seed=1,
+        progress=lambda name, _done, total: seen.update({name: total}),
+    )
+
+    assert seen["training"] == n_encoded
+    train = pipe.outputs(rows)
+    chosen = balanced_rows(train.labels, 20, seed=1)
+    vectors, labels = stores_of(pipe.calibrator_)[0].arrays()
+    np.testing.assert_array_equal(labels, train.labels[chosen])
+    np.testing.assert_allclose(vectors, train.features[chosen], atol=1e-4)
+
+
 def test_a_limit_that_all_meet_changes_nothing(models):
     pipe = UncertaintyPipeline.from_pretrained(models[TEXT], TEXT, device="cpu")
 

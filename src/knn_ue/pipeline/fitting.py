@@ -12,6 +12,7 @@ from knn_ue.datastore import IndexOptions, balanced_rows
 from knn_ue.encoding import EncodingOptions, Example
 from knn_ue.encoding.heads import training_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import scored_answers
@@ -68,6 +69,10 @@ def fit_rows(
     _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
     if not METHODS[options.method].reads_training:
         train = []  # checked like all others, but there is no need to run the model on them
+    if options.max_stored is not None and not isinstance(train, Outputs) and encoder.task != "token-classification":
+        # Texts that will not be stored need not go through the model; of a sentence some words may be.
+        labels = class_numbers(train, encoder.class_names)
+        train = [train[row] for row in balanced_rows(labels, options.max_stored, seed=options.seed)]
     stored = _encoded(encoder, train, stage(progress, "training"))
     if options.max_stored is not None:
         stored = stored.take(balanced_rows(stored.require_labels("max_stored"), options.max_stored, seed=options.seed))
