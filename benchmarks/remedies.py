@@ -10,6 +10,7 @@ Reads the models and outputs that `knn-ue reproduce` keeps in its folder. Each r
   two stores           distances to training rows, labels of held-out rows
   layer N              neighbors by the features of layer N
   types agree          tagging: a neighbor agrees when its tag is of the same type (B-PER and I-PER)
+  balanced tenth       tagging: a tenth of the training words, of every tag as many as far as it has them
   weighted agreement   nearer neighbors count more: each by exp(-(d - nearest) / (mean - nearest))
 
 The score to choose by is the log-loss on validation rows, two-fold: fitted on one half, measured on the other. Test
@@ -33,7 +34,7 @@ from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE
 from knn_ue.calibrators.base import LogitScaling, State
 from knn_ue.data.splits import half_of
-from knn_ue.datastore import Datastore
+from knn_ue.datastore import Datastore, balanced_rows
 from knn_ue.experiments.answers import answers_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.measures import MEASURES
@@ -71,6 +72,19 @@ class WithNeighbors(LogitScaling):
     @classmethod
     def _from_stored(cls, stored: object, stores: object) -> "WithNeighbors":
         raise NotImplementedError
+
+
+class Remembered:
+    """A store that searches once for the same array, however many remedies ask."""
+
+    def __init__(self, store: Datastore) -> None:
+        self.store = store
+        self.found: dict[int, tuple[np.ndarray, Neighbors]] = {}  # the array is kept, so that its id stays its own
+
+    def search(self, features: np.ndarray, n_neighbors: int) -> Neighbors:
+        if id(features) not in self.found:
+            self.found[id(features)] = features, self.store.search(features, n_neighbors)
+        return self.found[id(features)][1]
 
 
 def main() -> None:
@@ -134,7 +148,8 @@ def measure(bench: Bench, seed: int, *, with_layers: bool = True) -> list[dict[s
         encoder = bench.loaded(bench.training_of(PLAIN), seed, all_layers=True)
         held_out = encoder.encode(bench.material.stopping)
     sets = {part: bench.outputs(PLAIN, seed, part) for part, rows in bench.material.sets.items() if rows.labelled}
-    found = []
+    found: list[dict[str, Any]] = []
+    halves = halves_of(fitting)
     right = [100 * float(np.mean(one.predicted == one.labels)) for one in (train, fitting)]
     print(
         f"\n{bench.setup.name}, seed {seed}: {len(train):,} training rows, {right[0]:.1f} % of them right, "
@@ -142,7 +157,7 @@ def measure(bench: Bench, seed: int, *, with_layers: bool = True) -> list[dict[s
     )
     print(f"{'':22}{'log-loss':>9}" + "".join(f"{part[:17]:>18}" for part in sets) + "   ECE / E-AURC")
     for name, find in remedies(train, held_out, with_layers=with_layers).items():
-        loss = two_fold_loss(find, fitting)
+        loss = two_fold_loss(find, halves)
         fitted = WithNeighbors(find).fit(fitting)
         line: dict[str, object] = {"task": bench.setup.name, "seed": seed, "remedy": name, "validation_nll": loss}
         line["right_percent"] = right
@@ -163,7 +178,7 @@ def measure(bench: Bench, seed: int, *, with_layers: bool = True) -> list[dict[s
 
 def remedies(train: Outputs, held_out: Outputs, *, with_layers: bool = True) -> dict[str, Find]:
     """Return how each remedy finds neighbors."""
-    store, unseen = (Datastore.build(one.features, one.labels) for one in (train, held_out))
+    store, unseen = (Remembered(Datastore.build(one.features, one.labels)) for one in (train, held_out))
     found: dict[str, Find] = {
         "training store": lambda outputs: store.search(outputs.features, K),
         "held-out store": lambda outputs: unseen.search(outputs.features, K),
@@ -173,6 +188,9 @@ def remedies(train: Outputs, held_out: Outputs, *, with_layers: bool = True) -> 
     names = train.class_names or ()
     if train.groups is not None:
         kinds = np.array([name.partition("-")[2] for name in names])
+        fewer = train.take(balanced_rows(train.labels, len(train) // 10))
+        balanced = Remembered(Datastore.build(fewer.features, fewer.labels))
+        found["balanced tenth"] = lambda outputs: balanced.search(outputs.features, K)
         found["types agree"] = lambda outputs: by_type(store.search(outputs.features, K), outputs, kinds)
     for number in range(len(train.layers or ()) - 1 if with_layers else 0):
         layer = Datastore.build(train.layers[number], train.labels)
@@ -207,15 +225,19 @@ def weighted(neighbors: Neighbors, outputs: Outputs) -> Neighbors:
     return Neighbors(ids=ids, distances=distances, labels=np.where(counted, outputs.predicted[:, None], -1))
 
 
-def two_fold_loss(find: Find, fitting: Outputs) -> float:
-    """Return the log-loss of each half when the other half fitted; whole sentences in tagging."""
+def halves_of(fitting: Outputs) -> tuple[Outputs, Outputs]:
+    """Return two halves; whole sentences in tagging."""
     groups = np.arange(len(fitting)) if fitting.groups is None else fitting.groups
     numbers = np.unique(groups)
     first = np.isin(groups, numbers[sorted(half_of(len(numbers), second=False, seed=0))])
-    losses = []
-    for rows in (first, ~first):
-        fitted = WithNeighbors(find).fit(fitting.take(~rows))
-        other = fitting.take(rows)
+    return fitting.take(first), fitting.take(~first)
+
+
+def two_fold_loss(find: Find, halves: tuple[Outputs, Outputs]) -> float:
+    """Return the log-loss of each half when the other half fitted."""
+    losses: list[float] = []
+    for seen, other in (halves, halves[::-1]):
+        fitted = WithNeighbors(find).fit(seen)
         probs = softmax(other.logits, fitted.weight(other))
         losses += (-np.log(probs[np.arange(len(other)), other.labels].clip(1e-300))).tolist()
     return float(np.mean(losses))
