@@ -38,6 +38,7 @@ def main() -> None:
         "before": lambda: before_and_now(found),
         "ranking": lambda: ranking(found),
         "methods": lambda: methods(found),
+        "fewer": lambda: fewer(found),
         "ingredients": lambda: by_place(found, "variants", "all seven"),
         "sizes": lambda: by_place(found, "sizes", "as above"),
         "sentences": lambda: sentences(found),
@@ -92,7 +93,8 @@ def ranking(found: Found) -> list[str]:
     for place in (place for place in PLACES if place in found):
         line = [place]
         for key, (_, better) in keys.items():
-            others = [values[key] for name, values in found[place]["methods"].items() if name != OURS]
+            out = {OURS, *found[place]["unlearned"]}
+            others = [values[key] for name, values in found[place]["methods"].items() if name.split(", ")[0] not in out]
             ours, best = found[place]["methods"][OURS][key], better(others, key=lambda pair: pair[0])
             cells = [spread(best, 1), spread(ours, 1)]
             winner = int(better(ours[0], best[0]) == ours[0])
@@ -112,8 +114,30 @@ def methods(found: Found) -> list[str]:
         for place in places:
             mine = [values for label, values in found[place]["methods"].items() if label.split(", ")[0] == name]
             least = [min((values[key][0] for values in mine), default=None) for key in ("ece", "e_aurc")]
-            cells.append("–" if least[0] is None else f"{least[0]:.1f} / {least[1]:.0f}")
+            failed = found[place]["unlearned"].get(name)
+            remark = "" if failed is None else f" (F1 {failed:.0f})"
+            cells.append("–" if least[0] is None else f"{least[0]:.1f} / {least[1]:.0f}{remark}")
         lines.append(row([name, *cells]))
+    return lines
+
+
+def fewer(found: Found) -> list[str]:
+    """Return slow methods, which were run on fewer sentences, and ours on the same ones."""
+    names = list(dict.fromkeys(name for place in PLACES if place in found for name in found[place]["fewer"]))
+    first = {name: next(found[p]["fewer"][name] for p in PLACES if name in found[p]["fewer"]) for name in names}
+    heads = [
+        f"{name}, {first[name]['n_sentences']} sentences, {first[name]['seeds']} seeds: {title}"
+        for name in names
+        for title in ("ECE % theirs / ours", "E-AURC ×1000 theirs / ours")
+    ]
+    lines = [row(["", *heads]), f"|---|{'--:|' * len(heads)}"]
+    for place in (place for place in PLACES if place in found and found[place]["fewer"]):
+        cells = []
+        for name in names:
+            numbers = found[place]["fewer"].get(name)
+            for key, digits in (("ece", 1), ("e_aurc", 0)):
+                cells.append("–" if numbers is None else " / ".join(f"{x:.{digits}f}" for x in numbers[key]))
+        lines.append(row([place, *cells]))
     return lines
 
 

@@ -13,6 +13,7 @@ from knn_ue import metrics
 OURS = "knn-ue-entity"
 AGGREGATES = ("product", "mean", "min")
 N_DRAWS = 500
+_PLAIN = "softmax"
 _COVERAGE = 0.8
 _LUCKY_DRAWS = 50
 _IN_PERCENT = {"ece": 100, "e_aurc": 1000, "auroc": 100, "brier": 100, "f1_at_80": 100}
@@ -27,12 +28,32 @@ def summary(work: Path) -> dict[str, Any]:
         domain, seed = file.parent.name.rsplit("-", 1)
         for set_name, cell in json.loads(file.read_text()).items():
             cells.setdefault(f"{domain} > {set_name}", {}).setdefault(file.stem, {})[int(seed)] = cell
-    return {place: summary_of(methods) for place, methods in cells.items()}
+    found = {}
+    for place, methods in cells.items():
+        domain = place.split(" > ")[0]
+        found[place] = summary_of(methods, unlearned(cells.get(f"{domain} > {domain}", {})))
+    return found
 
 
-def summary_of(methods: dict[str, dict[int, Cell]]) -> dict[str, Any]:
-    """Return the numbers of one model's domain on one set."""
+def unlearned(methods: dict[str, dict[int, Cell]]) -> dict[str, float]:
+    """Return the F1 in domain of methods whose models found less than half of what the plain one does.
+
+    Scores of so few entities mean nothing, however well they look.
+    """
+    means = {
+        name: statistics.mean(2 * sum(c["correct"]) / (len(c["correct"]) + c["n_gold"]) for c in cells.values())
+        for name, cells in methods.items()
+    }
+    return {name: round(100 * f1, 1) for name, f1 in means.items() if f1 < means.get(_PLAIN, 0.0) / 2}
+
+
+def summary_of(methods: dict[str, dict[int, Cell]], failed: dict[str, float]) -> dict[str, Any]:
+    """Return the numbers of one model's domain on one set; models that `failed` to learn are rivals of nobody."""
     found: dict[str, Any] = {"seeds": {name: sorted(cells) for name, cells in methods.items()}, "methods": {}}
+    found["unlearned"] = {name: f1 for name, f1 in failed.items() if name in methods}
+    short = {name: cells for name, cells in methods.items() if OURS in methods and is_short(cells, methods[OURS])}
+    found["fewer"] = {name: on_fewer(cells, methods[OURS]) for name, cells in short.items()}
+    methods = {name: cells for name, cells in methods.items() if name not in short}
     for name, cells in methods.items():
         for aggregate in AGGREGATES if name != OURS else ("own",):
             found["methods"][label(name, aggregate)] = over_seeds(cells, lambda cell, key=aggregate: cell[key])
@@ -47,8 +68,33 @@ def summary_of(methods: dict[str, dict[int, Cell]]) -> dict[str, Any]:
         }
         found["sentences"] = sentences_of(ours)
         found["ece_of_luck"] = round(statistics.mean(ece_of_luck(np.array(cell["own"])) for cell in ours.values()), 3)
-        found["significance"] = significance(methods)
+        found["significance"] = significance({name: x for name, x in methods.items() if name not in failed})
     return found
+
+
+def is_short(cells: dict[int, Cell], ours: dict[int, Cell]) -> bool:
+    """Say whether a method, being slow, was run on fewer sentences than ours."""
+    return any(cell["n_sentences"] < ours[seed]["n_sentences"] for seed, cell in cells.items() if seed in ours)
+
+
+def on_fewer(cells: dict[int, Cell], ours: dict[int, Cell]) -> dict[str, Any]:
+    """Return a method's best numbers, and ours on the same sentences and seeds, each as a mean over seeds."""
+    pairs = [(cell, first_sentences(ours[seed], cell["n_sentences"])) for seed, cell in cells.items() if seed in ours]
+    found: dict[str, Any] = {"n_sentences": pairs[0][0]["n_sentences"], "seeds": len(pairs)}
+    for key in ("ece", "e_aurc"):
+        theirs = [
+            statistics.mean(measured(cell, np.array(cell[aggregate]))[key] for cell, _ in pairs)
+            for aggregate in AGGREGATES
+        ]
+        own = statistics.mean(measured(cell, np.array(cell["own"]))[key] for _, cell in pairs)
+        found[key] = [round(min(theirs), 3), round(own, 3)]
+    return found
+
+
+def first_sentences(cell: Cell, n_sentences: int) -> Cell:
+    """Return the entities of the first sentences; how many gold ones they have is not known and not needed here."""
+    kept = np.array(cell["sentence"]) < n_sentences
+    return {"n_gold": 0} | {key: np.array(cell[key])[kept] for key in ("sentence", "correct", "own")}
 
 
 def label(name: str, aggregate: str) -> str:
@@ -135,24 +181,32 @@ def interval(pairs: list[tuple[Cell, Cell]], aggregate: str, metric: Any, factor
     rng = np.random.default_rng(0)
     columns = []
     for ours, theirs in pairs:
-        order = np.argsort(np.array(ours["sentence"]), kind="stable")
-        arrays = [np.array(x)[order] for x in (ours["own"], ours["correct"], theirs[aggregate], theirs["correct"])]
-        bounds = np.searchsorted(np.array(ours["sentence"])[order], np.arange(ours["n_sentences"] + 1))
-        columns.append((arrays, bounds))
+        columns.append((by_sentence(ours, "own"), by_sentence(theirs, aggregate), ours["n_sentences"]))
     draws = []
     for _ in range(N_DRAWS):
         differences = []
         for number in rng.integers(len(columns), size=len(columns)):
-            (own, right, other, other_right), bounds = columns[number]
-            sentences = rng.integers(len(bounds) - 1, size=len(bounds) - 1)
-            rows = np.concatenate([np.arange(bounds[s], bounds[s + 1]) for s in sentences])
-            differences.append(
-                metric(confidence=own[rows], correct=right[rows].astype(bool))
-                - metric(confidence=other[rows], correct=other_right[rows].astype(bool))
-            )
+            *sides, n_sentences = columns[number]
+            sentences = rng.integers(n_sentences, size=n_sentences)
+            values = []
+            for confidence, correct, bounds in sides:
+                rows = np.concatenate([np.arange(bounds[s], bounds[s + 1]) for s in sentences])
+                values.append(metric(confidence=confidence[rows], correct=correct[rows]))
+            differences.append(values[0] - values[1])
         draws.append(factor * float(np.mean(differences)))
     low, high = np.quantile(draws, [0.025, 0.975])
     return float(low), float(high)
+
+
+def by_sentence(cell: Cell, scores: str) -> tuple[Any, Any, Any]:
+    """Return confidence and correctness ordered by sentence, and where each sentence begins and ends.
+
+    Models trained in different ways find different entities: each has its own.
+    """
+    sentence = np.array(cell["sentence"])
+    order = np.argsort(sentence, kind="stable")
+    bounds = np.searchsorted(sentence[order], np.arange(cell["n_sentences"] + 1))
+    return np.array(cell[scores])[order], np.array(cell["correct"])[order].astype(bool), bounds
 
 
 def mean_and_deviation(values: list[float]) -> list[float]:
