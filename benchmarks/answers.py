@@ -76,13 +76,15 @@ def measure(bench: Bench, seed: int) -> list[dict[str, Any]]:
 
 
 def print_means(lines: list[dict[str, Any]]) -> None:
-    """Print a table a test set."""
-    for place in dict.fromkeys((line["task"], line["set"]) for line in lines):
-        print(f"\n| {place[0]}: {place[1]} | ECE | E-AURC | Brier |\n|---|---:|---:|---:|")
-        for method in (*METHODS, "direct"):
-            found = [line for line in lines if (line["task"], line["set"], line["method"]) == (*place, method)]
-            shown = [_mean([line[name] for line in found]) for name in ("ece", "e_aurc", "brier")]
-            print(f"| {method} | {' | '.join(shown)} |")
+    """Print ECE / E-AURC of every method, a row a test set."""
+    names = (*METHODS, "direct")
+    print(f"\n| | {' | '.join(names)} |\n|---|{'--:|' * len(names)}")
+    for task, place in dict.fromkeys((line["task"], line["set"]) for line in lines):
+        cells = []
+        for name in names:
+            found = [line for line in lines if (line["task"], line["set"], line["method"]) == (task, place, name)]
+            cells.append(" / ".join(_mean([line[key] for line in found]) for key in ("ece", "e_aurc")))
+        print(f"| {task}: {place} | {' | '.join(cells)} |")
 
 
 def _mean(values: list[float]) -> str:
