@@ -126,10 +126,10 @@ def _index_claims(table: Table, block: Block) -> Iterable[Claim]:
             numbers = (printed["knn-ue"], printed[str(spec)])
             if not _said_to_lose(spec, block, measure):
                 if measure in MARGINS:
-                    text = f"{table.names[spec]} loses nothing against the exact search"
+                    text = f"{table.names[spec]}: no loss against the exact search"
                     yield _claim(table, block, measure, spec, exact, numbers=numbers[::-1], kind="no worse", text=text)
             elif numbers[0].mean < numbers[1].mean:
-                text = f"{table.names[spec]} is worse than the exact search"
+                text = f"{table.names[spec]}: worse than the exact search"
                 yield _claim(table, block, measure, exact, spec, numbers=numbers, text=text)
     if table.name == "recomputed":
         yield from _recomputation_claims(table, block, *approximate)
@@ -219,7 +219,7 @@ def _search_times(table: Table, setup: str, part: str, specs: Iterable[Spec]) ->
         words = "slower" if slower else "faster"
         yield TimeClaim(
             table=table.name,
-            text=f"{table.names[first]} is {f'at least {bound:g} times ' if bound > 1 else ''}{words} than {other}",
+            text=f"{table.names[first]}: {f'at least {bound:g} times ' if bound > 1 else ''}{words} than {other}",
             setup=setup,
             part=part,
             first=first,
