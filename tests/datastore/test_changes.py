@@ -216,6 +216,23 @@ def test_what_changes_a_detached_store_changes_neither_the_original_nor_its_fold
     assert original.ids.tolist() == Datastore.load(tmp_path / "store").ids.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("index", ["exact", IndexOptions(factory="PCA2,Flat", recompute=False)], ids=str)
+def test_a_store_and_its_detached_copies_grow_apart(index, rows):
+    features, labels = rows
+    store = Datastore.build(features[:50], labels[:50], index=index)
+    store.add(features[50:60], labels[50:60])
+    copies = [store, store.detached(), store.detached()]
+
+    for number, changed in enumerate(copies):
+        changed.add(features[60 + number : 61 + number], [number])
+
+    for number, changed in enumerate(copies):
+        found = changed.search(features[60 + number : 61 + number], 1)
+        assert found.distances[0, 0] == pytest.approx(0, abs=1e-5)
+        assert (found.ids[0, 0], found.labels[0, 0]) == (60, number)
+        assert np.array_equal(changed.vectors_of([60]), features[60 + number : 61 + number])
+
+
 def test_the_vectors_of_ids_are_those_that_are_searched(tmp_path):
     rng = np.random.default_rng(0)
     features = rng.normal(size=(6, 3)).astype(np.float32)

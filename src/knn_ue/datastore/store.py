@@ -272,7 +272,7 @@ class Datastore:
         """Return a store of the same examples that writes to no folder: what changes it leaves this one as it is."""
         store = copy(self)
         store._lock = RLock()
-        store._state = replace(self._state, stored=None, journal=None)
+        store._state = replace(self._state, added=replace(self._state.added, shared=True), stored=None, journal=None)
         return store
 
     def check_unchanged(self) -> None:
