@@ -204,6 +204,20 @@ def test_a_store_of_vanishing_vectors_is_refused():
         Datastore.build(np.full((3, 2), 1e-20), [0, 1, 2])
 
 
+@pytest.mark.parametrize("how", ["compact", "save"])
+def test_short_vectors_that_outlive_the_long_ones_can_be_loaded(how, tmp_path):
+    Datastore.build([[1.0, 0.0], [1e-20, 0.0], [0.0, 3e-20]], [0, 1, 2]).save(tmp_path / "store")
+    store = Datastore.load(tmp_path / "store")
+    store.remove([0])
+
+    store.compact() if how == "compact" else store.save(tmp_path / "other")
+
+    loaded = Datastore.load(tmp_path / ("store" if how == "compact" else "other"))
+    found = loaded.search([[0.0, 0.0]], 2)
+    assert found.ids.tolist() == [[1, 2]]
+    np.testing.assert_allclose(found.distances, [[1e-20, 3e-20]], rtol=1e-6)
+
+
 def test_what_changes_a_detached_store_changes_neither_the_original_nor_its_folder(tmp_path):
     Datastore.build([[0.0, 0.0], [3.0, 4.0]], [0, 1], texts=["origin", "far"]).save(tmp_path / "store")
     original = Datastore.load(tmp_path / "store")
