@@ -73,10 +73,18 @@ def test_removing_an_id_twice_is_refused_with_its_number():
     assert store.ids.tolist() == [0, 2]
 
 
+@pytest.mark.parametrize("call", ["remove", "texts_of", "vectors_of"])
 @pytest.mark.parametrize("ids", [[0.0], [[0]], [True], ["a"]])
-def test_ids_that_are_not_whole_numbers_are_refused(ids):
+def test_ids_that_are_not_whole_numbers_are_refused(ids, call):
     with pytest.raises(InvalidInputError, match="ids must"):
-        Datastore.build(np.eye(3), [0, 1, 2]).remove(ids)
+        getattr(Datastore.build(np.eye(3), [0, 1, 2]), call)(ids)
+
+
+def test_one_id_may_be_given_alone_and_none_at_all():
+    store = Datastore.build(np.eye(3), [0, 1, 2], texts=["a", "b", "c"])
+
+    assert (store.texts_of(1), store.texts_of([])) == (["b"], [])
+    assert (store.vectors_of(1).tolist(), store.vectors_of([]).shape) == ([[0, 1, 0]], (0, 3))
 
 
 def test_removing_nothing_changes_nothing():
