@@ -312,20 +312,18 @@ class Datastore:
     def _settled(self) -> tuple[FloatArray, Segment]:
         """Return all examples stored now, in one segment, and their vectors."""
         state = self._state
-        settled = self._compacted(state) if state.has_changes else state.base
-        if settled.vectors is None:
+        if state.base.vectors is None:
             raise InvalidInputError("this store keeps no vectors: build it again from the features")
-        return settled.vectors, settled
+        settled = state.joined() if state.has_changes else state.base
+        return settled.require_vectors(), settled
 
     def _compacted(self, state: State) -> Segment:
         if state.base.vectors is None:
             raise InvalidInputError(
                 "this store keeps no vectors, so its index cannot be rebuilt: build it again from the features"
             )
-        parts = list(zip(*(segment.live() for segment in state.segments), strict=True))
-        vectors, ids, labels = (np.concatenate(part) for part in parts[:3])
-        texts = [text for part in parts[3] for text in part]
-        return Segment.of(vectors, ids, labels, texts, rebuild_index(vectors, self.options))
+        joined = state.joined()
+        return replace(joined, index=rebuild_index(joined.require_vectors(), self.options))
 
     def _base(self, segment: Segment, next_id: int) -> Base:
         return Base(segment=segment, options=self.options, normalization=self._normalization, next_id=next_id)
