@@ -54,7 +54,7 @@ def test_predict_shows_the_texts_of_the_neighbors(ue, tmp_path):
 def test_examples_are_added_to_every_layer_and_removed_from_every_layer(ue, new):
     added = json.loads(run("index", "add", ue, "--input", new, "--json").stdout)
     after_add = ids_of(ue)
-    removed = json.loads(run("index", "remove", ue, "--ids", "0,60-61", "--json").stdout)
+    removed = json.loads(run("index", "remove", ue, "--ids", "0,60-61,0", "--json").stdout)
 
     assert added == {"ids": [60, 61, 62], "examples": 63}
     assert after_add == [list(range(63))] * N_LAYERS

@@ -384,9 +384,10 @@ def test_tune_of_a_small_store_says_that_nothing_was_tried(files, tmp_path):
     ue = tmp_path / "ue"
     shutil.copytree(files.ue, ue)
 
-    told = run("index", "tune", ue)
+    told = run("index", "tune", ue, "--picture", tmp_path / "frontier.png")
 
-    assert "chose the exact search: the store is small" in told.stdout
+    assert "chose the exact search: the store is small, so nothing else was tried and no picture drawn" in told.stdout
+    assert not (tmp_path / "frontier.png").exists()
 
 
 def test_a_method_is_trained_and_fitted_by_its_name(files, tmp_path):

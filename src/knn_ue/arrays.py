@@ -100,6 +100,16 @@ def label_vector(values: object, name: str, *, n_classes: int | None = None, len
     return labels
 
 
+def id_vector(values: object, name: str) -> IntArray:
+    """Return `values`, one whole number or a (n,) array of them, as a (n,) int64 array."""
+    array = np.atleast_1d(to_numpy(values, name))
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
+        raise InvalidInputError(
+            f"{name} must be whole numbers in one dimension, got {array.dtype} {array.shape}: ravel or convert them"
+        )
+    return array.astype(np.int64)
+
+
 def bool_vector(values: object, name: str, *, length: int | None = None) -> BoolArray:
     """Return `values` (booleans, or numbers that are 0 or 1) as a (n,) bool array."""
     array = to_numpy(values, name)

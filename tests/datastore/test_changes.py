@@ -73,10 +73,18 @@ def test_removing_an_id_twice_is_refused_with_its_number():
     assert store.ids.tolist() == [0, 2]
 
 
+@pytest.mark.parametrize("call", ["remove", "texts_of", "vectors_of"])
 @pytest.mark.parametrize("ids", [[0.0], [[0]], [True], ["a"]])
-def test_ids_that_are_not_whole_numbers_are_refused(ids):
+def test_ids_that_are_not_whole_numbers_are_refused(ids, call):
     with pytest.raises(InvalidInputError, match="ids must"):
-        Datastore.build(np.eye(3), [0, 1, 2]).remove(ids)
+        getattr(Datastore.build(np.eye(3), [0, 1, 2]), call)(ids)
+
+
+def test_one_id_may_be_given_alone_and_none_at_all():
+    store = Datastore.build(np.eye(3), [0, 1, 2], texts=["a", "b", "c"])
+
+    assert (store.texts_of(1), store.texts_of([])) == (["b"], [])
+    assert (store.vectors_of(1).tolist(), store.vectors_of([]).shape) == ([[0, 1, 0]], (0, 3))
 
 
 def test_removing_nothing_changes_nothing():
@@ -204,6 +212,20 @@ def test_a_store_of_vanishing_vectors_is_refused():
         Datastore.build(np.full((3, 2), 1e-20), [0, 1, 2])
 
 
+@pytest.mark.parametrize("how", ["compact", "save"])
+def test_short_vectors_that_outlive_the_long_ones_can_be_loaded(how, tmp_path):
+    Datastore.build([[1.0, 0.0], [1e-20, 0.0], [0.0, 3e-20]], [0, 1, 2]).save(tmp_path / "store")
+    store = Datastore.load(tmp_path / "store")
+    store.remove([0])
+
+    store.compact() if how == "compact" else store.save(tmp_path / "other")
+
+    loaded = Datastore.load(tmp_path / ("store" if how == "compact" else "other"))
+    found = loaded.search([[0.0, 0.0]], 2)
+    assert found.ids.tolist() == [[1, 2]]
+    np.testing.assert_allclose(found.distances, [[1e-20, 3e-20]], rtol=1e-6)
+
+
 def test_what_changes_a_detached_store_changes_neither_the_original_nor_its_folder(tmp_path):
     Datastore.build([[0.0, 0.0], [3.0, 4.0]], [0, 1], texts=["origin", "far"]).save(tmp_path / "store")
     original = Datastore.load(tmp_path / "store")
@@ -214,6 +236,23 @@ def test_what_changes_a_detached_store_changes_neither_the_original_nor_its_fold
 
     assert (detached.path, detached.ids.tolist(), detached.texts_of(added)) == (None, [1, 2], ["new"])
     assert original.ids.tolist() == Datastore.load(tmp_path / "store").ids.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("index", ["exact", IndexOptions(factory="PCA2,Flat", recompute=False)], ids=str)
+def test_a_store_and_its_detached_copies_grow_apart(index, rows):
+    features, labels = rows
+    store = Datastore.build(features[:50], labels[:50], index=index)
+    store.add(features[50:60], labels[50:60])
+    copies = [store, store.detached(), store.detached()]
+
+    for number, changed in enumerate(copies):
+        changed.add(features[60 + number : 61 + number], [number])
+
+    for number, changed in enumerate(copies):
+        found = changed.search(features[60 + number : 61 + number], 1)
+        assert found.distances[0, 0] == pytest.approx(0, abs=1e-5)
+        assert (found.ids[0, 0], found.labels[0, 0]) == (60, number)
+        assert np.array_equal(changed.vectors_of([60]), features[60 + number : 61 + number])
 
 
 def test_the_vectors_of_ids_are_those_that_are_searched(tmp_path):

@@ -123,6 +123,28 @@ def test_options_that_break_a_rule_are_refused_before_a_chunk_is_read(options, w
         Datastore.build_from_chunks(tmp_path / "store", chunks(), **options)
 
 
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ("Nonsense", "must be .* a faiss factory string for 4 columns, got 'Nonsense'"),
+        ("PQ3", "multiple of the number of subquantizers"),
+        ("LSH", "a faiss IndexLSH cannot be saved"),
+        (IndexOptions(n_probe=2), "n_probe=2 has no effect on an exact index"),
+        (IndexOptions(factory="SQ8", n_probe=2), "n_probe=2 has no effect on 'SQ8'"),
+    ],
+    ids=str,
+)
+def test_an_index_that_breaks_a_rule_is_refused_by_the_first_chunk(index, words, tmp_path):
+    def chunks():
+        yield np.ones((2, 4)), [0, 0]
+        raise AssertionError("a second chunk was read")
+
+    with pytest.raises(InvalidInputError, match=words):
+        Datastore.build_from_chunks(tmp_path / "store", chunks(), index=index)
+
+    assert not (tmp_path / "store").exists()
+
+
 KILLED = """
 import os, signal, sys
 import numpy as np

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from knn_ue.datastore import exact
 from knn_ue.datastore.exact import ExactIndex
 
 
@@ -128,6 +129,22 @@ def test_vectors_constant_but_for_rounding_are_told_apart():
     rows = ExactIndex(vectors).search(vectors[:30], 5)[1]
 
     np.testing.assert_array_equal(rows, every_row(vectors, vectors[:30], 5)[1])
+
+
+def test_one_row_far_away_does_not_make_every_row_be_compared_directly(monkeypatch):
+    rng = np.random.default_rng(0)
+    vectors, queries = rng.normal(size=(2, 3000, 16)).astype(np.float32)
+    vectors[7] *= 1e6
+    compared = []
+    direct = exact.pair_distances
+    monkeypatch.setattr(exact, "pair_distances", lambda *args: compared.append(len(args[-1])) or direct(*args))
+
+    distances, rows = ExactIndex(vectors).search(queries[:20], 5)
+
+    assert sum(compared) < 20 * 100
+    expected_distances, expected_rows = every_row(vectors, queries[:20], 5)
+    assert np.array_equal(rows, expected_rows)
+    np.testing.assert_allclose(distances, expected_distances, rtol=1e-12)
 
 
 def test_all_rows_excluded_gives_only_padding():

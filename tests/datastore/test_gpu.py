@@ -92,11 +92,12 @@ def test_a_saved_store_knows_nothing_of_the_gpu(copies, index, tmp_path):
     assert copies[-1].searches == 0
 
 
-def test_a_faiss_without_a_gpu_says_so():
+@pytest.mark.parametrize("number", [0, -1, "0", None])
+def test_a_faiss_without_a_gpu_says_so(number):
     store = Datastore.build(FEATURES, LABELS)
 
-    with pytest.raises(InvalidInputError, match=r"gpu 0 is not one of the 0 that faiss can use here: install a faiss"):
-        store.use_gpu()
+    with pytest.raises(InvalidInputError, match=r"gpu .* is not one of the 0 that faiss can use here: install a faiss"):
+        store.use_gpu(number)
 
 
 def test_an_index_that_no_gpu_takes_is_named(copies, monkeypatch):

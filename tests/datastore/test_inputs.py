@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from knn_ue.datastore import Datastore
+from knn_ue.datastore import Datastore, IndexOptions
 
 
 class FakeTensor:
@@ -98,3 +98,15 @@ def test_the_arrays_of_a_result_cannot_be_written(features):
 
     with pytest.raises(ValueError, match="read-only"):
         found.ids[0, 0] = 5
+
+
+def test_numpy_integers_serve_as_options_and_as_the_number_of_neighbors(tmp_path):
+    features = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    options = IndexOptions(factory="IVF4,Flat", n_probe=np.int64(4), refine_factor=np.int8(2))
+
+    Datastore.build(features, np.zeros(300, dtype=int), index=options).save(tmp_path / "store")
+
+    store = Datastore.load(tmp_path / "store")
+    assert store.options == IndexOptions(factory="IVF4,Flat", n_probe=4, refine_factor=2)
+    assert (store.search(features[:3], np.int8(125)).ids >= 0).all()
+    assert (store.reindexed("exact").search(features[:3], np.int8(125)).ids >= 0).all()

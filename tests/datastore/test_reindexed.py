@@ -54,12 +54,27 @@ def test_arrays_are_those_stored_now(store):
     assert labels.tolist() == [*(store.ids % 3).tolist()[:-1], 2]
 
 
+def test_the_old_index_is_not_built_again_for_what_does_not_search_it(store, monkeypatch):
+    changed = store.reindexed(IndexOptions(factory="IVF4,Flat", n_probe=4))
+    changed.remove([0])
+
+    def build(*_):
+        raise AssertionError("the old index was built")
+
+    monkeypatch.setattr("knn_ue.datastore.store.rebuild_index", build)
+
+    assert len(changed.arrays()[0]) == len(changed.reindexed("exact")) == 298
+
+
 def test_without_vectors_there_is_nothing_to_index_anew():
     features = np.random.default_rng(0).normal(size=(100, 8))
     store = Datastore.build(features, np.zeros(100, int), index=CODES, keep_vectors=False)
 
     with pytest.raises(InvalidInputError, match="this store keeps no vectors: build it again from the features"):
         store.reindexed("exact")
+    store.remove([0])
+    with pytest.raises(InvalidInputError, match="this store keeps no vectors: build it again from the features"):
+        store.arrays()
 
 
 def test_what_another_writer_added_is_noticed(store, tmp_path):

@@ -10,6 +10,7 @@ from knn_ue.toy import pockets
 from knn_ue.tuning import Tolerance, Trial, Tuning, tune_index
 from knn_ue.tuning.bench import Bench
 from knn_ue.tuning.candidates import index_families
+from knn_ue.tuning.choose import _best
 from knn_ue.types import Outputs
 
 
@@ -84,6 +85,70 @@ def test_a_memory_limit_excludes_what_holds_more(wide):
     chosen = next(trial for trial in found.trials if trial.options == found.chosen)
     assert chosen.n_bytes <= limit
     assert not found.trials[0].good_enough
+
+
+def test_slower_settings_than_an_exact_search_that_does_not_fit_are_tried_too(wide, monkeypatch):
+    tried = []
+
+    def measure(self, _index, options, index_bytes, _exact):
+        tried.append(options)
+        n_bytes = index_bytes + (self.vectors.nbytes if options.recompute else 0)
+        good = options.n_probe == 4 and self.fits(n_bytes)
+        return Trial(
+            options=options,
+            milliseconds=1e6,
+            n_bytes=n_bytes,
+            coverage=1.0,
+            nll=1.0,
+            ece=0.0,
+            nll_increase=0.0,
+            good_enough=good,
+        )
+
+    monkeypatch.setattr(Bench, "measure", measure)
+
+    found = tune(wide, tolerance=Tolerance(max_bytes=200_000))
+
+    assert (found.chosen.n_probe, found.chosen.recompute) == (4, False)
+    assert not any(options.recompute and options.n_probe not in (1, None) for options in tried)  # none of them fits
+
+
+@pytest.mark.parametrize(("max_bytes", "nearest"), [(200_000, "B"), (1000, "A")])
+def test_nearest_is_the_best_that_fits_or_else_the_smallest(max_bytes, nearest):
+    def trial(factory, n_bytes, nll_increase):
+        return Trial(
+            options=IndexOptions(factory=factory),
+            milliseconds=1.0,
+            n_bytes=n_bytes,
+            coverage=1.0,
+            nll=1.0,
+            ece=0.0,
+            nll_increase=nll_increase,
+            good_enough=False,
+        )
+
+    trials = [trial("Flat", 10**6, 0.0), trial("A", 50_000, 0.5), trial("B", 150_000, 0.3), trial("C", 10**7, -0.1)]
+
+    with pytest.raises(InvalidInputError, match=f"nearest is {nearest} with"):
+        _best(trials, Tolerance(max_bytes=max_bytes))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"vectors": [1.0, 2.0]}, "vectors must have two dimensions"),
+        ({"vectors": np.full((3000, 96), np.nan)}, "vectors must be finite"),
+        ({"vectors": np.ones((3000, 95))}, "validation features must have the 95 columns of vectors, got 96"),
+        ({"labels": np.zeros(5, int)}, "labels has 5 rows but 3000 are expected"),
+        ({"n_neighbors": 0}, "n_neighbors must be a whole number of at least 1"),
+    ],
+)
+def test_arrays_that_break_a_rule_are_refused(change, words, wide):
+    train, validation = wide
+    given = {"vectors": train.features, "labels": train.labels, "validation": validation} | change
+
+    with pytest.raises(InvalidInputError, match=words):
+        tune_index(**given)
 
 
 @slow

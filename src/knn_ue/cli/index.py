@@ -1,6 +1,7 @@
 """`knn-ue index`: look at the stored examples of a UE folder and change them, without training again."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -71,13 +72,31 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
             typer.echo(f"index: {IndexOptions(**store['index'])}, in {store['folder']}")
 
 
+def _megabytes(value: float | None) -> float | None:
+    if value is not None and not 1e-6 <= value < math.inf:
+        raise typer.BadParameter(f"{value} must be finite and at least a byte: write 20 for 20 MB")
+    return value
+
+
+def _picture_file(path: Path | None) -> Path | None:
+    """Refuse before the work begins what matplotlib would refuse after it."""
+    if path is not None and path.suffix.lower() not in (".png", ".svg"):
+        raise typer.BadParameter(f"{path.name!r} must end in .png or .svg")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"{path} has no folder to lie in: make it, or choose another")
+    return path
+
+
 @index_app.command()
 def tune(
     ue: Ue,
     tolerance: Annotated[float, typer.Option(min=0, help="By how many percent the log-loss may rise.")] = 0.1,
-    max_mb: Annotated[float | None, typer.Option(min=0, help="Megabytes the search may hold.")] = None,
+    max_mb: Annotated[float | None, typer.Option(callback=_megabytes, help="Megabytes the search may hold.")] = None,
     thorough: Annotated[bool, typer.Option("--thorough", help="Try every candidate, for the whole picture.")] = False,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the frontier, as .png or .svg.")] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", callback=_picture_file, help="Draw the frontier, as .png or .svg."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look, and leave the folder as it is.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -97,19 +116,20 @@ def tune(
         tuning = pipe.tune_index(
             tolerance=Tolerance(nll=tolerance / 100, max_bytes=limit), thorough=thorough, progress=progress
         )
+    if not dry_run:
+        _save_tuned(ue, pipe, before, generation, tuning)
     if picture is not None and tuning.trials:
         from knn_ue.plots import index_frontier
 
         index_frontier(tuning).savefig(picture)
-    if not dry_run:
-        _save_tuned(ue, pipe, before, generation, tuning)
     if as_json:
         found = {"chosen": asdict(tuning.chosen), "n_queries": tuning.n_queries, "saved": not dry_run}
         typer.echo(json.dumps(found | {"trials": [asdict(trial) for trial in tuning.trials]}))
         return
     if tuning.trials:
         print_table(*_trial_table(tuning))
-    why = "" if tuning.trials else ": the store is small, so nothing else was tried (--thorough does)"
+    tried = "nothing else was tried" if picture is None else "nothing else was tried and no picture drawn"
+    why = "" if tuning.trials else f": the store is small, so {tried} (--thorough does)"
     typer.echo(f"{'would choose' if dry_run else 'chose'} {tuning.chosen}{why}")
 
 
@@ -302,7 +322,7 @@ def _ids(text: str) -> list[int]:
                 f"{part!r} must rise and hold at most {_MAX_RANGE:,} ids: write 1,2 or 5-9", param_hint="--ids"
             )
         found += range(first, last + 1)
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _size_of_stores(ue: Path) -> int:

@@ -17,7 +17,7 @@ from knn_ue.arrays import (
     text_tuple,
 )
 from knn_ue.datastore.folder import Base, write_base
-from knn_ue.datastore.indexes import build_index, check_keeps_vectors
+from knn_ue.datastore.indexes import build_index, check_index, check_keeps_vectors
 from knn_ue.datastore.normalization import Normalization, Normalize, check_range
 from knn_ue.datastore.options import IndexOptions, index_options
 from knn_ue.datastore.segment import Segment
@@ -53,7 +53,7 @@ def write_chunks(
     folder = Path(path)
     with made(folder), ExitStack() as stack:
         check_replaceable(folder)
-        staged = _Staged(folder, stack)
+        staged = _Staged(folder, stack, index)
         for chunk in chunks:
             staged.append(chunk)
             report("read", staged.n_rows, None)
@@ -85,13 +85,14 @@ def write_chunks(
 class _Staged:
     """Chunks as they come: features and texts in files without a name, labels in memory."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, index: str | IndexOptions) -> None:
         self.labels: list[Any] = []
         self.n_rows = 0
         self._ends: list[Any] = []
         self._present: list[Any] = []
         self._folder = folder
         self._stack = stack
+        self._index = index
         self._features: StagedRows | None = None
         self._content = self._stage(np.uint8, 1)
 
@@ -101,6 +102,7 @@ class _Staged:
             raise InvalidInputError("a chunk must be a tuple (features, labels) or (features, labels, texts)")
         features = float_matrix(chunk[0], "features", dtype=np.float32)
         if self._features is None:
+            check_index(index_options(self._index, 1, features.shape[1]), features.shape[1])
             self._features = self._stage(np.float32, features.shape[1])
         if features.shape[1] != self._features.n_columns:
             raise InvalidInputError(

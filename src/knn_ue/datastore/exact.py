@@ -89,7 +89,11 @@ class ExactIndex:
         # The rounding of a float32 matrix product grows like sqrt(d); the factor 4 leaves room for its tail.
         n_columns, float32 = queries.shape[1], np.finfo(np.float32)
         rounding = (4 * np.sqrt(n_columns) + 8) * float(float32.eps)
-        doubt = rounding * (squared_length + norms.max(where=np.isfinite(norms), initial=0.0))
+        # What lies further from the origin than the query and its k-th neighbor together is no neighbor.
+        longest = np.minimum(
+            norms.max(where=np.isfinite(norms), initial=0.0), (np.sqrt(squared_length) + distances[:, -1]) ** 2
+        )
+        doubt = rounding * (squared_length + longest)
         doubt += 4 * n_columns * float(float32.tiny)  # what is smaller vanishes from the product
         reach = distances[:, -1] ** 2 + doubt - squared_length
         (unsure,) = np.nonzero((beyond <= reach) & np.isfinite(beyond))

@@ -34,16 +34,21 @@ _INSIDE = ("index", "quantizer", "storage")
 _reading = Lock()
 
 
-def write_faiss(index: Any, path: Path) -> None:
-    """Write a faiss index to a file."""
-    import faiss
-
+def check_writable(index: Any) -> None:
+    """Raise unless a faiss index is of a kind that is read back safely."""
     strange = _kinds(index) - _FUZZED
     if strange:
         raise InvalidInputError(
             f"a faiss {strange.pop()} cannot be saved, because faiss does not read it back safely: "
             'choose "exact", or build from Flat, PQ, SQ, IVF and HNSW'
         )
+
+
+def write_faiss(index: Any, path: Path) -> None:
+    """Write a faiss index to a file."""
+    import faiss
+
+    check_writable(index)
     try:
         faiss.write_index(index, str(path))
     except RuntimeError as error:

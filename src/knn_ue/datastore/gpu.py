@@ -31,9 +31,9 @@ def on_gpu(index: Index, vectors: FloatArray | None, options: IndexOptions, numb
     import faiss
 
     n_gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
-    if not 0 <= number < n_gpus:
+    if not isinstance(number, int) or not 0 <= number < n_gpus:
         raise InvalidInputError(
-            f"gpu {number} is not one of the {n_gpus} that faiss can use here: "
+            f"gpu {number!r} is not one of the {n_gpus} that faiss can use here: "
             "install a faiss that was built for your GPU (faiss-gpu), or search on the CPU"
         )
     inner = index.inner if isinstance(index, FaissIndex) else _flat(faiss, vectors)

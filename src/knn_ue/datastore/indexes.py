@@ -9,7 +9,7 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.datastore.exact import ExactIndex, direct_distances, sorted_by_distance
-from knn_ue.datastore.faissfile import faiss_reason, parts_of, read_faiss, write_faiss
+from knn_ue.datastore.faissfile import check_writable, faiss_reason, parts_of, read_faiss, write_faiss
 from knn_ue.datastore.options import IndexOptions
 from knn_ue.errors import InvalidInputError, StorageError
 
@@ -57,15 +57,7 @@ def build_index(
     if options.factory == "Flat":
         _refuse_settings(options)
         return ExactIndex(vectors)
-    import faiss
-
-    try:
-        inner = faiss.index_factory(vectors.shape[1], options.factory)
-    except (RuntimeError, MemoryError) as error:
-        raise InvalidInputError(
-            f'index must be "exact", "auto" or a faiss factory string for {vectors.shape[1]} columns, '
-            f"got {options.factory!r} ({faiss_reason(error)})"
-        ) from None
+    inner = _untrained(options, vectors.shape[1])
     quantizers = _prepare_training(inner)
     with _build_errors(options, len(vectors)):
         inner.train(_sample(vectors, train_rows, seed))
@@ -77,6 +69,16 @@ def build_index(
         if progress is not None:
             progress(inner.ntotal)
     return FaissIndex(inner, vectors if keep_vectors else None, options)
+
+
+def check_index(options: IndexOptions, n_columns: int) -> None:
+    """Raise where an index over `n_columns` could not be built or saved whatever its rows, before they are made."""
+    if options.factory == "Flat":
+        _refuse_settings(options)
+        return
+    inner = _untrained(options, n_columns)
+    check_writable(inner)
+    _apply_settings(inner, options)
 
 
 def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
@@ -258,6 +260,18 @@ def _apply_settings(inner: Any, options: IndexOptions) -> None:
             part.nprobe = min(max(1, part.nprobe), part.nlist)
         if hasattr(part, "hnsw"):
             part.hnsw.efSearch = min(max(1, part.hnsw.efSearch), max(1, part.ntotal))
+
+
+def _untrained(options: IndexOptions, n_columns: int) -> Any:
+    import faiss
+
+    try:
+        return faiss.index_factory(n_columns, options.factory)
+    except (RuntimeError, MemoryError) as error:
+        raise InvalidInputError(
+            f'index must be "exact", "auto" or a faiss factory string for {n_columns} columns, '
+            f"got {options.factory!r} ({faiss_reason(error)})"
+        ) from None
 
 
 def _refuse_settings(options: IndexOptions) -> None:

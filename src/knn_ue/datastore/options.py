@@ -48,6 +48,7 @@ class IndexOptions:
                 check_positive(value, name)
                 if value > _LARGEST_SETTING:
                     raise InvalidInputError(f"{name} must be at most {_LARGEST_SETTING}, got {value}")
+                object.__setattr__(self, name, int(value))  # neither faiss nor JSON takes numpy's
         if not isinstance(self.factory, str) or not self.factory:
             raise InvalidInputError(
                 f'factory must be a faiss factory string such as "IVF256,SQ8", got {self.factory!r}'

@@ -17,7 +17,10 @@ Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Segment:
-    """Rows with rising `ids`, their vectors (if kept), labels, texts, the index over them, and which are `removed`."""
+    """Rows with rising `ids`, their vectors (if kept), labels, texts, the index over them, and which are `removed`.
+
+    `shared` says that another store may write behind these rows, so that this one may not.
+    """
 
     vectors: FloatArray | None
     ids: IntArray
@@ -25,6 +28,7 @@ class Segment:
     texts: Texts
     index: Index
     removed: BoolArray
+    shared: bool = False
 
     @classmethod
     def of(cls, vectors: FloatArray | None, ids: IntArray, labels: IntArray, texts: Texts, index: Index) -> "Segment":
@@ -88,16 +92,31 @@ class Segment:
         self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None], beside: Index
     ) -> "Segment":
         """Return a segment with more rows at its end, searched exactly in the space of the index `beside` it."""
-        all_vectors = _append_rows(self.require_vectors(), vectors)
+        all_vectors = self._append_rows(self.require_vectors(), vectors)
         compared = beside.space(vectors)
         longer = Segment.of(
             all_vectors,
             np.concatenate((self.ids, ids)),
             np.concatenate((self.labels, labels)),
             [*self.texts, *texts],
-            ExactIndex(all_vectors if compared is vectors else _append_rows(self._compared, compared)),
+            ExactIndex(all_vectors if compared is vectors else self._append_rows(self._compared, compared)),
         )
         return replace(longer, removed=np.concatenate((self.removed, longer.removed[len(self.removed) :])))
+
+    def _append_rows(self, vectors: FloatArray, more: FloatArray) -> FloatArray:
+        """Append without copying the old rows each time: the array grows inside a buffer twice its size.
+
+        Only the newest segment may write behind its end, and it alone is ever extended, unless it is shared.
+        """
+        total = len(vectors) + len(more)
+        buffer = vectors.base if isinstance(vectors.base, np.ndarray) else vectors
+        room = buffer.ndim == 2 and len(buffer) >= total and buffer.flags.writeable and len(vectors) > 0
+        if self.shared or not room:
+            buffer = np.empty((2 * total, more.shape[1]), dtype=np.float32)
+            if len(vectors):  # an empty segment may have other columns than the space it grows in
+                buffer[: len(vectors)] = vectors
+        buffer[len(vectors) : total] = more
+        return buffer[:total]
 
     def require_vectors(self) -> FloatArray:
         """Return the vectors of a segment that keeps them."""
@@ -128,18 +147,3 @@ def merged(first: Found, second: Found) -> Found:
     order = np.lexsort((ids, distances), axis=1)[:, :n_neighbors]
     take = np.take_along_axis
     return take(distances, order, axis=1), take(ids, order, axis=1), take(labels, order, axis=1)
-
-
-def _append_rows(vectors: FloatArray, more: FloatArray) -> FloatArray:
-    """Append without copying the old rows each time: the array grows inside a buffer twice its size.
-
-    Only the newest segment may write behind its end, and it alone is ever extended.
-    """
-    total = len(vectors) + len(more)
-    buffer = vectors.base if isinstance(vectors.base, np.ndarray) else vectors
-    if buffer.ndim != 2 or len(buffer) < total or not buffer.flags.writeable or not len(vectors):
-        buffer = np.empty((2 * total, more.shape[1]), dtype=np.float32)
-        if len(vectors):  # an empty segment may have other columns than the space it grows in
-            buffer[: len(vectors)] = vectors
-    buffer[len(vectors) : total] = more
-    return buffer[:total]

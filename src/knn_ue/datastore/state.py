@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from knn_ue.datastore.exact import ExactIndex
 from knn_ue.datastore.indexes import Index
 from knn_ue.datastore.journal import Added, Change, Journal, Removed
 from knn_ue.datastore.segment import Segment
@@ -36,6 +37,13 @@ class State:
     @property
     def first_added_id(self) -> int:
         return self.next_id - len(self.added.ids)
+
+    def joined(self) -> Segment:
+        """Return all examples stored now in one segment, not indexed."""
+        parts = list(zip(*(segment.live() for segment in self.segments), strict=True))
+        vectors, ids, labels = (np.concatenate(part) for part in parts[:3])
+        texts = [text for part in parts[3] for text in part]
+        return Segment.of(vectors, ids, labels, texts, ExactIndex(vectors))
 
     def changes(self) -> list[Change]:
         """Return changes that lead from the base as it was built to this state."""

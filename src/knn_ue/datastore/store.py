@@ -13,9 +13,9 @@ from knn_ue.arrays import (
     IntArray,
     check_positive,
     float_matrix,
+    id_vector,
     label_vector,
     text_tuple,
-    to_numpy,
 )
 from knn_ue.datastore.chunks import Chunk, Progress, write_chunks
 from knn_ue.datastore.folder import KIND, MAX_ID, Base, read_base, write_base
@@ -153,6 +153,7 @@ class Datastore:
         compared without quantization, after the index's PCA or rotation if it has one.
         """
         check_positive(n_neighbors, "n_neighbors")
+        n_neighbors = int(n_neighbors)  # a small numpy integer would overflow
         queries = self._normalization(self._checked_features(features))
         check_range(queries)
         state = self._state
@@ -176,7 +177,7 @@ class Datastore:
 
     def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text of each id, None where none was stored or the id is gone."""
-        wanted = np.asarray(ids, dtype=np.int64)
+        wanted = id_vector(ids, "ids")
         texts: list[str | None] = [None] * len(wanted)
         for segment in self._state.segments:
             for position, row in enumerate(segment.rows_of(wanted).tolist()):
@@ -186,7 +187,7 @@ class Datastore:
 
     def vectors_of(self, ids: Sequence[int] | IntArray) -> FloatArray | None:
         """Return the vectors (n, d) of ids as they are searched, NaN where an id is gone; None if none are kept."""
-        wanted = np.asarray(ids, dtype=np.int64)
+        wanted = id_vector(ids, "ids")
         vectors = np.full((len(wanted), self.n_columns), np.nan, dtype=np.float32)
         for segment in self._state.segments:
             if segment.vectors is None:
@@ -214,10 +215,7 @@ class Datastore:
 
     def remove(self, ids: object) -> None:
         """Forget examples by id; an unknown id is an error and then nothing is removed."""
-        array = np.atleast_1d(to_numpy(ids, "ids"))
-        if array.ndim != 1 or (array.dtype.kind not in "iu" and len(array)):
-            raise InvalidInputError(f"ids must be whole numbers in one dimension, got {array.dtype} {array.shape}")
-        wanted = np.unique(array.astype(np.int64))
+        wanted = np.unique(id_vector(ids, "ids"))
         with self._lock:
             rows = [segment.rows_of(wanted) for segment in self._state.segments]
             unknown = wanted[np.maximum(*rows) < 0]
@@ -272,7 +270,7 @@ class Datastore:
         """Return a store of the same examples that writes to no folder: what changes it leaves this one as it is."""
         store = copy(self)
         store._lock = RLock()
-        store._state = replace(self._state, stored=None, journal=None)
+        store._state = replace(self._state, added=replace(self._state.added, shared=True), stored=None, journal=None)
         return store
 
     def check_unchanged(self) -> None:
@@ -314,20 +312,18 @@ class Datastore:
     def _settled(self) -> tuple[FloatArray, Segment]:
         """Return all examples stored now, in one segment, and their vectors."""
         state = self._state
-        settled = self._compacted(state) if state.has_changes else state.base
-        if settled.vectors is None:
+        if state.base.vectors is None:
             raise InvalidInputError("this store keeps no vectors: build it again from the features")
-        return settled.vectors, settled
+        settled = state.joined() if state.has_changes else state.base
+        return settled.require_vectors(), settled
 
     def _compacted(self, state: State) -> Segment:
         if state.base.vectors is None:
             raise InvalidInputError(
                 "this store keeps no vectors, so its index cannot be rebuilt: build it again from the features"
             )
-        parts = list(zip(*(segment.live() for segment in state.segments), strict=True))
-        vectors, ids, labels = (np.concatenate(part) for part in parts[:3])
-        texts = [text for part in parts[3] for text in part]
-        return Segment.of(vectors, ids, labels, texts, rebuild_index(vectors, self.options))
+        joined = state.joined()
+        return replace(joined, index=rebuild_index(joined.require_vectors(), self.options))
 
     def _base(self, segment: Segment, next_id: int) -> Base:
         return Base(segment=segment, options=self.options, normalization=self._normalization, next_id=next_id)

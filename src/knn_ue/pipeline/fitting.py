@@ -16,7 +16,7 @@ from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import scored_answers
-from knn_ue.pipeline.index_choice import choose_index, searches
+from knn_ue.pipeline.index_choice import check_index_of, choose_index, searches
 from knn_ue.pipeline.records import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
 from knn_ue.selective import check_risk, choose_threshold
@@ -67,6 +67,8 @@ def fit_rows(
     train = _checked(encoder, train_rows, name="training")
     validation = _checked(encoder, validation_rows, name="validation")
     _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
+    if not isinstance(train, Outputs):
+        check_index_of(options.method, options.index, encoder.encode([]))
     if not METHODS[options.method].reads_training:
         train = []  # checked like all others, but there is no need to run the model on them
     if options.max_stored is not None and not isinstance(train, Outputs) and encoder.task != "token-classification":

@@ -8,7 +8,8 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, float_matrix
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
-from knn_ue.datastore import IndexOptions
+from knn_ue.datastore import IndexOptions, index_options
+from knn_ue.datastore.indexes import check_index
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS
 from knn_ue.pipeline.answers import scored_answers
@@ -23,6 +24,13 @@ Progress = Callable[[str, int, int | None], None]
 def searches(method: str) -> bool:
     """Say whether the method looks for neighbors."""
     return issubclass(METHODS[method].calibrator, (KnnUE, DensityAwareCalibration))
+
+
+def check_index_of(method: str, index: str | IndexOptions, empty: Outputs) -> None:
+    """Raise where `index` could not be built or saved over features like those of `empty` outputs, without rows."""
+    if searches(method):
+        n_columns = _searched(method, empty).shape[1]
+        check_index(index_options(index, 1, n_columns), n_columns)
 
 
 def choose_index(

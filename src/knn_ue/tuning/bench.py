@@ -75,7 +75,7 @@ class Bench:
             nll=float(losses.mean()),
             ece=ece,
             nll_increase=0.0,
-            good_enough=self._fits(self.vectors.nbytes),
+            good_enough=self.fits(self.vectors.nbytes),
         )
         return Exact(trial, found.ids, losses)
 
@@ -92,7 +92,7 @@ class Bench:
             nll=float(losses.mean()),
             ece=ece,
             nll_increase=increase,
-            good_enough=self._fits(n_bytes)
+            good_enough=self.fits(n_bytes)
             and increase <= self.tolerance.nll * exact.trial.nll
             and ece <= exact.trial.ece + self.tolerance.ece,
         )
@@ -131,7 +131,8 @@ class Bench:
         error = float(np.sqrt((spread**2).sum() * n_draws / (n_draws - 1))) / len(differences)
         return mean + NormalDist().inv_cdf(self.tolerance.level) * error
 
-    def _fits(self, n_bytes: int) -> bool:
+    def fits(self, n_bytes: int) -> bool:
+        """Say whether so many bytes are within the memory limit, if there is one."""
         return self.tolerance.max_bytes is None or n_bytes <= self.tolerance.max_bytes
 
     @property

@@ -5,11 +5,12 @@ the validation rows rises by no more than a tolerance over the exact search's, b
 does the ECE. Of those that are, the fastest is taken.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive, float_matrix, label_vector
 from knn_ue.calibrators import KnnUE
 from knn_ue.datastore import IndexOptions
 from knn_ue.datastore.exact import ExactIndex
@@ -51,6 +52,10 @@ def tune_index(
     within the memory limit is good enough, an error says which came nearest.
     """
     tolerance = tolerance or Tolerance()
+    vectors = float_matrix(vectors, "vectors", dtype=np.float32)
+    labels = label_vector(labels, "labels", length=len(vectors))
+    check_positive(n_neighbors, "n_neighbors")
+    _check_columns(vectors, validation)
     if not thorough and tolerance.max_bytes is None and vectors.size <= SMALL_VALUES:
         return Tuning(chosen=IndexOptions(), trials=(), n_queries=0)
     bench = Bench(
@@ -68,10 +73,19 @@ def tune_index(
     families = index_families(*vectors.shape)
     for done, family in enumerate(families):
         report("tuning the index", done, len(families))
-        fastest = min(trial.milliseconds for trial in trials if trial.good_enough or trial is exact.trial)
+        fastest = min((trial.milliseconds for trial in trials if trial.good_enough), default=math.inf)
         trials += _try_family(bench, family, exact, fastest, thorough=thorough)
     report("tuning the index", len(families), len(families))
     return Tuning(chosen=_best(trials, tolerance), trials=tuple(trials), n_queries=len(bench.validation))
+
+
+def _check_columns(vectors: FloatArray, validation: Outputs) -> None:
+    n_columns = validation.require_features("tune_index").shape[1]
+    if n_columns != vectors.shape[1]:
+        raise InvalidInputError(
+            f"validation features must have the {vectors.shape[1]} columns of vectors, got {n_columns}: "
+            "use the same encoder"
+        )
 
 
 def _try_family(bench: Bench, family: Family, exact: Exact, fastest: float, *, thorough: bool) -> Iterator[Trial]:
@@ -92,14 +106,16 @@ def _try_family(bench: Bench, family: Family, exact: Exact, fastest: float, *, t
                 continue
             if trial.good_enough or (options is settings[0] and trial.milliseconds > fastest):
                 return  # all that follows reads more
-            if trial.milliseconds > fastest:
-                break  # more probes only take longer
+            if trial.milliseconds > fastest or not bench.fits(trial.n_bytes):
+                break  # more probes only take longer, and hold as much
 
 
 def _best(trials: list[Trial], tolerance: Tolerance) -> IndexOptions:
     good = [trial for trial in trials if trial.good_enough]
     if not good:
-        nearest = min(trials, key=lambda trial: trial.nll_increase)
+        within = [trial for trial in trials if trial.n_bytes <= (tolerance.max_bytes or math.inf)]
+        smallest = min(trials, key=lambda trial: trial.n_bytes)
+        nearest = min(within, key=lambda trial: trial.nll_increase, default=smallest)
         raise InvalidInputError(
             f"no index keeps the calibration in max_bytes={tolerance.max_bytes}: nearest is "
             f"{nearest.options.factory} with {nearest.n_bytes} bytes and a log-loss of {nearest.nll:.4f} against "
