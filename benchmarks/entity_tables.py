@@ -24,7 +24,8 @@ Cell = dict[str, Any]
 def summary(work: Path) -> dict[str, Any]:
     """Return every number of the tables, of all cells found in `work`."""
     cells: dict[str, dict[str, dict[int, Cell]]] = {}
-    for file in sorted(work.glob("*-[0-9]*/*.json")):
+    files = [file for file in work.glob("*-[0-9]*/*.json") if not file.parent.name.startswith("model-")]
+    for file in sorted(files):
         domain, seed = file.parent.name.rsplit("-", 1)
         for set_name, cell in json.loads(file.read_text()).items():
             cells.setdefault(f"{domain} > {set_name}", {}).setdefault(file.stem, {})[int(seed)] = cell
