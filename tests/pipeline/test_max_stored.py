@@ -80,7 +80,12 @@ def test_a_limit_without_sense_is_refused_before_the_model_runs(options, sentenc
     pipe = UncertaintyPipeline.from_pretrained(models[TEXT], TEXT, device="cpu")
 
     with pytest.raises(InvalidInputError, match=sentence):
-        pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), **options)
+        pipe.fit(
+            ROWS[TEXT](60),
+            ROWS[TEXT](40, start=100),
+            progress=lambda *_: pytest.fail("the model ran"),
+            **options,
+        )
 
 
 def test_the_command_takes_it(models, tmp_path):

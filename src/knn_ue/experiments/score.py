@@ -74,22 +74,19 @@ def fitted(bench: Bench, spec: Spec, seed: int, *, shared: bool = False) -> Logi
 
     With `shared` its exact searches are those of all methods, found once: not for what is timed.
     """
-    calibrator = unfitted(bench, spec, seed)
+    # The softmax of several passes learns nothing: one pass is enough to fit it.
+    seen = Spec(method="softmax") if spec.method == PASSES else spec
+    fitting = bench.outputs(seen, seed, "fitting")
+    method = METHODS[spec.method]
+    calibrator = from_training(bench, spec, seed) if method.reads_training else method.make(fitting, spec.search)
     if shared and spec.index == EXACT and isinstance(calibrator, KnnUE) and isinstance(calibrator.store, Datastore):
         calibrator.store = SharedSearch(calibrator.store, bench.store, bench.setup.name)
-    return calibrator.fit(_fitting(bench, spec, seed))
+    return calibrator.fit(fitting)
 
 
-def unfitted(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
-    """Return the calibrator of the method with what it keeps of the training rows, its index built."""
-    method = METHODS[spec.method]
-    seen = bench.outputs(spec, seed, "train") if method.reads_training else _fitting(bench, spec, seed)
-    return method.make(seen, spec.search)
-
-
-def _fitting(bench: Bench, spec: Spec, seed: int) -> Outputs:
-    # The softmax of several passes learns nothing: one pass is enough to fit it.
-    return bench.outputs(Spec(method="softmax") if spec.method == PASSES else spec, seed, "fitting")
+def from_training(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
+    """Return the calibrator of a method with what it keeps of the training rows, its index built, not fitted."""
+    return METHODS[spec.method].make(bench.outputs(spec, seed, "train"), spec.search)
 
 
 def entity_scores_of(calibrator: LogitScaling, outputs: Outputs) -> FloatArray | None:

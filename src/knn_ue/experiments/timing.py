@@ -14,7 +14,7 @@ from knn_ue.calibrators import KnnUE
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import REVISION, CellName, Content
-from knn_ue.experiments.score import fitted, unfitted
+from knn_ue.experiments.score import fitted, from_training
 from knn_ue.experiments.specs import PASSES, Spec
 
 # Passes with dropout cost so much that fewer rows, once, tell all.
@@ -101,7 +101,7 @@ def _searches(bench: Bench, timing: TimingSpec, seed: int) -> Mapping[Spec, Call
     """Return for each index what searches it once, and says how many milliseconds a query that took."""
 
     def prepared(spec: Spec) -> Callable[[], float]:
-        calibrator = unfitted(bench, spec, seed)
+        calibrator = from_training(bench, spec, seed)
         assert isinstance(calibrator, KnnUE)
         store = calibrator.store
         features = bench.outputs(spec, seed, timing.part).require_features("timing")[:_QUERIES]
