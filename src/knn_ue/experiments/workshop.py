@@ -131,7 +131,9 @@ class Workshop:
         lines = []
         for table in self.plan.values():
             jobs = self.jobs([table])
-            left = "no data" if table.missing else duration(time_left(self.scale.name, jobs, known or {}))
+            left = duration(time_left(self.scale.name, jobs, known or {}))
+            if table.missing:
+                left = f"{left}, no data for {', '.join(table.missing)}" if jobs else "no data"
             measured = "?" if known is None else str(sum(job in known for job in jobs))
             lines.append((table.name, table.title, str(len(jobs)), measured, left))
         jobs = self.jobs(self.plan.values())
