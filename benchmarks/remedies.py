@@ -11,6 +11,8 @@ Reads the models and outputs that `knn-ue reproduce` keeps in its folder. Each r
   layer N              neighbors by the features of layer N
   types agree          tagging: a neighbor agrees when its tag is of the same type (B-PER and I-PER)
   balanced tenth       tagging: a tenth of the training words, of every tag as many as far as it has them
+  cross-fitted         texts, with --cross-fit: half of the neighbors from each of two models that were trained on one
+                       half of the rows, among the rows of the other half; two trainings and two more passes
   weighted agreement   nearer neighbors count more: each by exp(-(d - nearest) / (mean - nearest))
 
 The score to choose by is the log-loss on validation rows, two-fold: fitted on one half, measured on the other. Test
@@ -30,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from cross_fitting import CrossFitted
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE
 from knn_ue.calibrators.base import LogitScaling, State
@@ -94,6 +97,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--tasks", nargs="*")
     parser.add_argument("--no-layers", action="store_true", help="leave out other layers, which cost a search each")
+    parser.add_argument("--cross-fit", action="store_true", help="train two models more, for neighbors held out")
     parser.add_argument("--memorize", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -105,7 +109,7 @@ def main() -> None:
         if arguments.tasks and name not in arguments.tasks:
             continue
         for seed in range(arguments.seeds):
-            results += measure(bench, seed, with_layers=not arguments.no_layers)
+            results += measure(bench, seed, with_layers=not arguments.no_layers, cross_fit=arguments.cross_fit)
     print_summary(results)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -140,7 +144,7 @@ def memorizing(scale: Scale) -> Scale:
     return replace(scale, options=options, train_rows=dict.fromkeys(scale.train_rows, 7000))
 
 
-def measure(bench: Bench, seed: int, *, with_layers: bool = True) -> list[dict[str, object]]:
+def measure(bench: Bench, seed: int, *, with_layers: bool = True, cross_fit: bool = False) -> list[dict[str, object]]:
     """Print and return a line for each remedy."""
     train, fitting = bench.outputs(PLAIN, seed, "train"), bench.outputs(PLAIN, seed, "fitting")
     # The rows that stopped the training are no part of the tables: encoded here, not kept.
@@ -156,7 +160,10 @@ def measure(bench: Bench, seed: int, *, with_layers: bool = True) -> list[dict[s
         f"{right[1]:.1f} % of validation; {len(held_out):,} held out"
     )
     print(f"{'':22}{'log-loss':>9}" + "".join(f"{part[:17]:>18}" for part in sets) + "   ECE / E-AURC")
-    for name, find in remedies(train, held_out, with_layers=with_layers).items():
+    tried = remedies(train, held_out, with_layers=with_layers)
+    if cross_fit:
+        tried["cross-fitted"] = CrossFitted(bench, seed, {"fitting": fitting, **sets}, K)
+    for name, find in tried.items():
         loss = two_fold_loss(find, halves)
         fitted = WithNeighbors(find).fit(fitting)
         line: dict[str, object] = {"task": bench.setup.name, "seed": seed, "remedy": name, "validation_nll": loss}
