@@ -8,7 +8,7 @@ from typing import Any
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.answers import Answers
 from knn_ue.experiments.bench import Bench
-from knn_ue.experiments.cells import CellName
+from knn_ue.experiments.cells import CellName, file_name
 from knn_ue.experiments.drawn import DRAWN
 from knn_ue.experiments.measures import DETECTION, MEASURES
 from knn_ue.experiments.plan import Block
@@ -72,7 +72,7 @@ def _kept(
     cells = {str(spec): [score_name(bench, spec, seed).key for seed in known] for spec, known in seeds.items()}
     key = key_of(_REVISION, cells, block.part, sorted(measures), only, n_bootstrap)
     n_seeds = max(map(len, seeds.values()))
-    words = [table, block.part.replace(" ", "_"), *([only] if only else []), f"{n_seeds}x{n_bootstrap}"]
+    words = [table, file_name(block.part), *([only] if only else []), f"{n_seeds}x{n_bootstrap}"]
     name = CellName(bench.setup.name, "-".join(["compared", *words]), key)
     content = bench.store.read(name)
     parts, sizes, n_texts = _texts(bench, block, only)

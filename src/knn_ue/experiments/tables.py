@@ -308,12 +308,12 @@ def _time_block(table: Table, setup: str, part: str, content: Content) -> TimeBl
 
 
 def _paper_set(table: Table, setup: str, part: str) -> str:
-    """Return the paper's set of a timed one: tables of times have no blocks to say it."""
+    """Return the paper's set of a timed one: tables of times have no blocks, but a column for each task they need."""
     for block in table.blocks:
         if block.part == part and block.paper:
             return block.paper
     columns = [one for one, _ in table.published.columns] if table.published is not None else []
-    return columns[[name for name, _ in table.timings].index(setup)] if columns else ""
+    return columns[table.needs.index(setup)] if columns else ""
 
 
 def _toy(table: Table) -> FilledTable:
