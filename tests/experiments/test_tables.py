@@ -8,8 +8,9 @@ from experiment_data import write_data
 from knn_ue.experiments.plan import make_plan
 from knn_ue.experiments.run import Job, Outcome
 from knn_ue.experiments.scales import SMALL
-from knn_ue.experiments.setups import folder_setups
-from knn_ue.experiments.tables import Filler
+from knn_ue.experiments.setups import folder_setups, vader_setups
+from knn_ue.experiments.tables import FilledTable, Filler
+from knn_ue.experiments.workshop import Request, Workshop
 
 
 def filled_with_times(folder, name, task):
@@ -29,3 +30,29 @@ def test_times_stand_beside_those_of_the_same_task(tmp_path, name, task, seconds
     (block,) = filled_with_times(tmp_path, name, task).times
 
     assert block.rows["softmax"].published.mean == seconds
+
+
+def test_a_part_that_has_data_is_told_apart_from_one_that_has_none(tmp_path):
+    filled = filled_with_times(tmp_path, "time", "ner")
+
+    assert filled.verdicts
+    assert filled.gaps == ("There are no data for nli: this part cannot be tested here.",)
+    nothing = FilledTable(table=make_plan(vader_setups())["ner"])
+    assert nothing.gaps == ("Cannot be tested here: there are no data for ner.",)
+
+
+def test_what_is_measured_without_having_the_numbers_is_not_called_unmeasured():
+    human = make_plan(vader_setups())["human"]
+
+    assert FilledTable(table=human).gaps == ("Measured, but no test set has these numbers.",)
+    assert FilledTable(table=human, measured=False).gaps == ("Not measured yet.",)
+
+
+def test_the_list_tells_the_time_of_a_table_that_has_data_for_a_part(tmp_path):
+    data = write_data(tmp_path / "data", tasks=("ner",))
+    request = Request(out=tmp_path, data=data, encoder=str(tmp_path))
+
+    lines = {line[0]: line for line in Workshop(request).listing()}
+
+    assert lines["time"][4] == "30 s"
+    assert lines["nli"][4] == "no data"

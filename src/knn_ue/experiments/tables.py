@@ -82,7 +82,10 @@ class TimeBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class FilledTable:
-    """A table with its numbers, its verdicts, how encoder and data differ from the paper's, and what else to know."""
+    """A table with its numbers, its verdicts, how encoder and data differ from the paper's, and what else to know.
+
+    `measured` says that there are cells of it, even if they have none of its numbers.
+    """
 
     table: Table
     blocks: tuple[FilledBlock, ...] = ()
@@ -90,6 +93,17 @@ class FilledTable:
     verdicts: tuple[Verdict, ...] = ()
     differs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    measured: bool = True
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What to say of numbers that are not there: no data, not measured yet, or none to measure."""
+        if self.table.missing and not self.table.setups:
+            return (f"Cannot be tested here: there are no data for {', '.join(self.table.missing)}.",)
+        gaps = [f"There are no data for {name}: this part cannot be tested here." for name in self.table.missing]
+        if not (self.blocks or self.times):
+            gaps.append("Measured, but no test set has these numbers." if self.measured else "Not measured yet.")
+        return tuple(gaps)
 
     @property
     def remaining_notes(self) -> tuple[str, ...]:
@@ -136,7 +150,7 @@ class Filler:
             if (job := Job(setup=setup, what=timing, seed=0)) in self.outcome.found
         }
         verdicts += judge_times(time_claims_of(table), cells)
-        differs = {setup: differences(self.benches[setup]) for setup in _setups(table)}
+        differs = {setup: differences(self.benches[setup]) for setup in table.setups}
         return FilledTable(
             table=table,
             blocks=tuple(blocks),
@@ -144,6 +158,7 @@ class Filler:
             verdicts=tuple(replace(one, differs=differs.get(one.setup, "")) for one in verdicts),
             differs=tuple(f"Not the paper's ({setup}): {text}." for setup, text in differs.items() if text),
             notes=self._notes(table),
+            measured=bool(compared or cells),
         )
 
     def _block(self, table: Table, block: Block, compared: Comparisons) -> FilledBlock:
@@ -237,7 +252,7 @@ class Filler:
         notes = [f"{measure_of(name).title}: {text}." for name in names if (text := measure_of(name).definition)]
         measured = [block for block in table.blocks if self._is_measured(table, block)]
         sets = [self.benches[block.setup].material.sets[block.part] for block in measured]
-        cap = next((self.benches[setup].scale.passes_rows for setup in _setups(table)), None)
+        cap = next((self.benches[setup].scale.passes_rows for setup in table.setups), None)
         passes = any(spec.method == PASSES for specs in table.specs.values() for spec in specs)
         if cap and passes and any(len(one.rows) > cap for one in sets):
             notes.append(
@@ -249,10 +264,6 @@ class Filler:
     def _is_measured(self, table: Table, block: Block) -> bool:
         """Say whether some cell of the block is there: otherwise its data may not be at hand either."""
         return any(found_jobs(self.outcome, block.setup, spec) for spec in table.specs[block.setup])
-
-
-def _setups(table: Table) -> list[str]:
-    return list(dict.fromkeys([*(block.setup for block in table.blocks), *(setup for setup, _ in table.timings)]))
 
 
 def _set_notes(rows: SetRows) -> list[str]:

@@ -131,7 +131,7 @@ class Workshop:
         lines = []
         for table in self.plan.values():
             jobs = self.jobs([table])
-            left = "no data" if table.missing else duration(time_left(self.scale.name, jobs, known or {}))
+            left = "no data" if table.missing and not jobs else duration(time_left(self.scale.name, jobs, known or {}))
             measured = "?" if known is None else str(sum(job in known for job in jobs))
             lines.append((table.name, table.title, str(len(jobs)), measured, left))
         jobs = self.jobs(self.plan.values())
