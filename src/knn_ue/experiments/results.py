@@ -28,7 +28,8 @@ class Results:
 ABOUT = (
     "Each table gives the paper's number (mean ± standard deviation over five seeds) beside ours (mean ± sample "
     "standard deviation over our seeds), by the published definition; where ours differs, it has a column of its own. "
-    "Bold: better than every other method, by a paired bootstrap over texts and seeds with Holm's correction. In a "
+    "Bold: better than every other method, by a paired bootstrap over texts and at least two seeds with Holm's "
+    "correction. In a "
     "verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the first side is "
     "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below "
     "0.05, and the two digits of a table show it; a claim of no loss holds when the interval stays above a stated "

@@ -215,7 +215,7 @@ class Filler:
         """Return the method that is better than every other one, after correction for having looked at all.
 
         mc-dropout, which saw fewer texts, cannot be it, but is one of those to be better than. Models that did not
-        learn are neither.
+        learn are neither. Nobody is, where a pair was measured with one seed only.
         """
         if not pairs:
             return None
@@ -231,8 +231,10 @@ class Filler:
             return None
         first = max(candidates, key=lambda spec: means[spec])
         found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]
-        if any(one is None or math.isnan(one.p) or sign * unit * one.difference < VISIBLE for one in found):
-            return None
+        for one in found:
+            # One seed says nothing of how much the next training differs.
+            if one is None or one.n_seeds < 2 or math.isnan(one.p) or sign * unit * one.difference < VISIBLE:
+                return None
         return first if max(holm([one.p for one in found if one is not None])) < ALPHA else None
 
     def _coverage_verdicts(self, table: Table) -> list[Verdict]:
