@@ -261,6 +261,7 @@ class Filler:
                 f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
             )
         notes += [note for one in sets for note in _set_notes(one)]
+        notes += [f"{remark}." for setup in table.setups for remark in self.benches[setup].setup.remarks]
         return tuple(dict.fromkeys(notes))
 
     def _is_measured(self, table: Table, block: Block) -> bool:
