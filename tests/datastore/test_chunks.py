@@ -64,6 +64,13 @@ def test_the_index_is_trained_on_as_many_random_rows_as_said(rows, tmp_path, mon
     assert not np.array_equal(seen[0], seen[2])
 
 
+def test_too_few_rows_to_train_on_are_told_as_such(rows, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"cannot build 'IVF.*' from 2 rows .*: raise train_rows or choose"):
+        Datastore.build_from_chunks(tmp_path / "store", chunked(rows), index=IVF, train_rows=2)
+
+    assert not (tmp_path / "store").exists()
+
+
 def test_progress_is_told_what_is_read_and_indexed(rows, tmp_path, monkeypatch):
     monkeypatch.setattr("knn_ue.datastore.indexes._ADD_ROWS", 300)
     told = []

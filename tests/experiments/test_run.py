@@ -7,6 +7,7 @@ import pytest
 
 from experiment_data import tiny_scale, write_data
 from knn_ue.datastore import IndexOptions
+from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.experiments import run
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import CellStore
@@ -159,6 +160,25 @@ def test_what_is_timed_searches_for_itself(measured, data, encoder, monkeypatch)
     outcome = run_jobs(found, [Job(setup="sentiment", what=timed, seed=0)], lambda _line: None)
 
     assert not outcome.failed
+
+
+def test_passes_with_dropout_are_timed_on_the_same_rows_as_all(measured, data, encoder, monkeypatch):
+    found = benches(data, encoder, measured[0], replace(tiny_scale(), timed_rows=40, repeats=1))
+    encode, timed = HuggingFaceEncoder.encode, {}
+
+    def spied(self, rows, **options):
+        if not options.get("with_labels", True):
+            timed[self.options.passes] = list(rows)
+        return encode(self, rows, **options)
+
+    monkeypatch.setattr(HuggingFaceEncoder, "encode", spied)
+    both = TimingSpec(part="home", specs=(Spec(method="softmax"), Spec(method="mc-dropout")), name="same")
+
+    outcome = run_jobs(found, [Job(setup="sentiment", what=both, seed=0)], lambda _line: None)
+
+    assert not outcome.failed
+    assert timed[1] == timed[20]
+    assert len(timed[1]) > 32
 
 
 def test_times_and_coverage_are_measured(measured, data, encoder):

@@ -54,5 +54,5 @@ def test_the_list_tells_the_time_of_a_table_that_has_data_for_a_part(tmp_path):
 
     lines = {line[0]: line for line in Workshop(request).listing()}
 
-    assert lines["time"][4] == "30 s"
+    assert lines["time"][4] == "30 s, no data for nli"
     assert lines["nli"][4] == "no data"

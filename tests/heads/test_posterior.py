@@ -58,16 +58,27 @@ def test_the_loss_rewards_the_entropy_of_the_dirichlet():
     np.testing.assert_allclose(loss(0.0) - loss(0.5), 0.5 * np.array(entropy), rtol=1e-9)
 
 
-def test_alpha_is_one_plus_the_count_times_the_density():
+@pytest.mark.parametrize(("scaled", "scale"), [(False, 1.0), (True, 4 * np.pi)])  # (4 pi)^(d / 2), d = 2
+def test_alpha_is_one_plus_the_count_times_the_density(scaled, scale):
     torch.manual_seed(0)
-    head = PosteriorHead(in_features=WIDTH, n_classes=3, latent_dim=2).eval()
+    head = PosteriorHead(in_features=WIDTH, n_classes=3, latent_dim=2, scaled=scaled).eval()
     head.class_counts.copy_(torch.tensor([10.0, 0.0, 1000.0]))
     rows = torch.randn(5, WIDTH)
 
     alpha = head(rows).exp()
 
     density = head.flows.log_prob(head.normalize(head.project(rows))).exp()
-    torch.testing.assert_close(alpha, 1 + head.class_counts * density)
+    torch.testing.assert_close(alpha, 1 + head.class_counts * scale * density)
+
+
+def test_scaled_densities_of_a_standard_normal_are_one_on_average_whatever_the_columns():
+    drawn = np.random.default_rng(0)
+
+    for n_columns in (2, 6):
+        points = stats.multivariate_normal(np.zeros(n_columns)).rvs(200_000, random_state=drawn)
+        density = stats.multivariate_normal(np.zeros(n_columns)).pdf(points).mean()
+        head = PosteriorHead(in_features=WIDTH, n_classes=2, latent_dim=n_columns, scaled=True)
+        assert density * np.exp(head.log_scale) == pytest.approx(1.0, rel=0.02)
 
 
 def test_probabilities_are_alpha_over_alpha_0():

@@ -10,6 +10,7 @@ from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.training import TrainingOptions
 from knn_ue.training.batches import LengthBatches
 from knn_ue.training.folder import RECORD, disk_errors, new_model_folder, read_record, write_record
+from knn_ue.training.posterior import Posterior
 
 LENGTHS = np.random.default_rng(0).integers(1, 100, size=1000).tolist()
 
@@ -161,3 +162,22 @@ def test_a_damaged_record_is_refused(tmp_path, content):
 
     with pytest.raises(StorageError, match=RECORD):
         read_record(tmp_path)
+
+
+def test_options_of_a_method_are_read_as_people_type_them():
+    method = Posterior().with_options({"scaled": "False", "latent_dim": "4", "entropy_weight": "1e-4"})
+
+    assert method == Posterior(scaled=False, latent_dim=4, entropy_weight=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"scaled": "yes"}, "scaled must be true or false, got 'yes'"),
+        ({"latent_dim": "2.5"}, "latent_dim must be a whole number, got '2.5'"),
+        ({"entropy_weight": "little"}, "entropy_weight must be a number, got 'little'"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(given, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        Posterior().with_options(given)

@@ -59,12 +59,15 @@ def build_index(
         return ExactIndex(vectors)
     inner = _untrained(options, vectors.shape[1])
     quantizers = _prepare_training(inner)
-    with _build_errors(options, len(vectors)):
-        inner.train(_sample(vectors, train_rows, seed))
+    sample = _sample(vectors, train_rows, seed)
+    with _build_errors(
+        options, len(sample), way_out="store more examples" if sample is vectors else "raise train_rows"
+    ):
+        inner.train(sample)
     _drop_training_leftovers(inner)
     quantizers.clear()
     for start in range(0, len(vectors), _ADD_ROWS):
-        with _build_errors(options, len(vectors)):
+        with _build_errors(options, len(vectors), way_out="store fewer examples"):
             inner.add(vectors[start : start + _ADD_ROWS])
         if progress is not None:
             progress(inner.ntotal)
@@ -281,13 +284,13 @@ def _refuse_settings(options: IndexOptions) -> None:
 
 
 @contextmanager
-def _build_errors(options: IndexOptions, n_rows: int) -> Iterator[None]:
+def _build_errors(options: IndexOptions, n_rows: int, *, way_out: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         raise InvalidInputError(
             f"faiss cannot build {options.factory!r} from {n_rows} rows ({faiss_reason(error)}): "
-            'store more examples or choose a smaller index, such as "exact"'
+            f'{way_out} or choose a smaller index, such as "exact"'
         ) from None
 
 

@@ -17,8 +17,6 @@ from knn_ue.experiments.cells import REVISION, CellName, Content
 from knn_ue.experiments.score import fitted, from_training
 from knn_ue.experiments.specs import PASSES, Spec
 
-# Passes with dropout cost so much that fewer rows, once, tell all.
-_PASSES_ROWS = 32
 _QUERIES = 512
 _BATCH = 256
 
@@ -60,7 +58,7 @@ def timing_cell(bench: Bench, timing: TimingSpec, seed: int) -> Content:
         milliseconds: dict[str, list[float]] = {str(spec): [] for spec in timing.specs}
         for round_number in range(bench.scale.repeats):
             for spec, run in runs.items():
-                if spec.method != PASSES or not round_number:
+                if spec.method != PASSES or not round_number:  # so many passes that one round tells all
                     milliseconds[str(spec)].append(run())
             loads.append(os.getloadavg()[0])
     content: Content = {
@@ -83,14 +81,13 @@ def _predictions(bench: Bench, timing: TimingSpec, seed: int) -> Mapping[Spec, C
 
     def prepared(spec: Spec) -> Callable[[], float]:
         calibrator = fitted(bench, spec, seed)
-        chosen = rows[:_PASSES_ROWS] if spec.method == PASSES else rows
         options = bench.encoding_of(spec, shared=False)
         encoder = bench.loaded(bench.training_of(spec), seed, **options)
 
         def run() -> float:
             started = time.perf_counter()
-            calibrator.predict(encoder.encode(chosen, with_labels=False))
-            return 1000 * (time.perf_counter() - started) / len(chosen)
+            calibrator.predict(encoder.encode(rows, with_labels=False))
+            return 1000 * (time.perf_counter() - started) / len(rows)
 
         return run
 

@@ -133,10 +133,12 @@ class Workshop:
         known = read_jobs(self.benches, every)
         for reason in dict.fromkeys(known.failed.values()):  # the plan can be shown all the same
             self.say(reason)
-        named = [(table.name, table.title, self.jobs([table]), bool(table.missing)) for table in self.plan.values()]
+        named = [(table.name, table.title, self.jobs([table]), table.missing) for table in self.plan.values()]
         lines = []
-        for name, title, jobs, lacking in [*named, (ALL, "All of them, each cell once", every, False)]:
-            left = "no data" if lacking and not jobs else duration(time_left(self.scale.name, jobs, known.found))
+        for name, title, jobs, missing in [*named, (ALL, "All of them, each cell once", every, ())]:
+            left = duration(time_left(self.scale.name, jobs, known.found))
+            if missing:
+                left = f"{left}, no data for {', '.join(missing)}" if jobs else "no data"
             measured = "?" if any(job in known.failed for job in jobs) else str(sum(job in known.found for job in jobs))
             lines.append((name, title, str(len(jobs)), measured, left))
         return lines

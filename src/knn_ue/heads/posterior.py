@@ -1,5 +1,6 @@
 """Posterior Network's last layer: one density per class in a small latent space. Charpentier et al. (2020)."""
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -14,16 +15,31 @@ class PosteriorHead(Head):
 
     z is a linear map of the input to `latent_dim` numbers, batch-normalized; q_c a radial flow of `n_layers` layers;
     N_c the training rows of class c. Probabilities are alpha / alpha_0, so that far from all data they are uniform.
+    `scaled` measures q_c in units of the mean density that a standard normal has at its own points, (4 pi)^(-d/2) in
+    d columns, so that N_c rows count as N_c in any latent space. Charpentier et al. (2022)
     """
 
     kind: ClassVar[str] = "posterior"
 
     def __init__(
-        self, *, in_features: int, n_classes: int, pools: bool = False, latent_dim: int = 10, n_layers: int = 6
+        self,
+        *,
+        in_features: int,
+        n_classes: int,
+        pools: bool = False,
+        latent_dim: int = 10,
+        n_layers: int = 6,
+        scaled: bool = False,
     ) -> None:
         super().__init__(
-            in_features=in_features, n_classes=n_classes, pools=pools, latent_dim=latent_dim, n_layers=n_layers
+            in_features=in_features,
+            n_classes=n_classes,
+            pools=pools,
+            latent_dim=latent_dim,
+            n_layers=n_layers,
+            scaled=scaled,
         )
+        self.log_scale = latent_dim / 2 * math.log(4 * math.pi) if scaled else 0.0
         self.project = nn.Linear(in_features, latent_dim)
         self.normalize = nn.BatchNorm1d(latent_dim)
         self.flows = RadialFlows(n_classes, latent_dim, n_layers)
@@ -32,7 +48,7 @@ class PosteriorHead(Head):
     def forward(self, hidden: Any) -> Any:
         """Return log alpha (n, classes)."""
         log_density = self.flows.log_prob(self._latent(hidden))
-        return torch.nn.functional.softplus(self.class_counts.log() + log_density)  # log(1 + N q)
+        return torch.nn.functional.softplus(self.class_counts.log() + self.log_scale + log_density)  # log(1 + N q)
 
     def logits(self, hidden: Any) -> Any:
         """Return log(alpha / alpha_0) (n, classes)."""

@@ -42,6 +42,11 @@ class FitOptions:
     def __post_init__(self) -> None:
         check_choice(self.method, "method", tuple(METHODS))
         check_positive(self.n_neighbors, "n_neighbors")
+        if self.index not in ("auto", "exact") and not searches(self.method):
+            raise InvalidInputError(
+                f"{self.method} looks at no neighbors, index {str(self.index)!r} would do nothing: leave it out, or "
+                "choose knn-ue"
+            )
         if self.max_stored is not None:
             self._check_max_stored(self.max_stored)
         if self.target_risk is not None:

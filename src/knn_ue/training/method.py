@@ -1,12 +1,18 @@
 """How a model is trained: the plain way, and where a method that trains differently plugs in."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, get_type_hints
 
 from knn_ue.arrays import IntArray
 from knn_ue.encoding.inputs import TASKS, Task
 from knn_ue.errors import InvalidInputError
+
+_READERS: dict[Any, tuple[Callable[[str], bool | float], str]] = {
+    bool: (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
+    int: (int, "a whole number"),
+    float: (float, "a number"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +59,14 @@ class TrainingMethod:
         """
         names = [field.name for field in fields(self)]
         kinds = get_type_hints(type(self))
-        values: dict[str, int | float] = {}
+        values: dict[str, bool | float] = {}
         for name, text in given.items():
             if name not in names:
                 raise InvalidInputError(f"{self.name} has no option {name!r}: it has {', '.join(names) or 'none'}")
-            kind = int if kinds[name] is int else float
+            read, wanted = _READERS.get(kinds[name], _READERS[float])
             try:
-                values[name] = kind(text)
-            except ValueError:
-                wanted = "a whole number" if kind is int else "a number"
+                values[name] = read(text)
+            except (KeyError, ValueError):
                 raise InvalidInputError(f"{name} must be {wanted}, got {text!r}") from None
         return replace(self, **values)
 

@@ -16,8 +16,8 @@ _MOST = 30.0  # a log alpha beyond it changes nothing but the rounding of the en
 class Posterior(TrainingMethod):
     """`knn_ue.heads.posterior` trained by the expected cross-entropy, less `entropy_weight` times the entropy.
 
-    The head has a `head_learning_rate` of its own: a density of ten columns starts so low that alpha is 1 everywhere,
-    and at the pace of an encoder it would hardly leave that plain.
+    A density of ten columns starts so low that alpha is 1 everywhere, and a model can hardly leave that plain. So the
+    head has a `head_learning_rate` of its own, and its densities are `scaled`; without, alpha is as first published.
     """
 
     name: ClassVar[str] = "posterior"
@@ -26,6 +26,7 @@ class Posterior(TrainingMethod):
     n_layers: int = 6
     entropy_weight: float = 1e-5
     head_learning_rate: float = 3e-2
+    scaled: bool = True
 
     def __post_init__(self) -> None:
         check_positive(self.latent_dim, "latent_dim")
@@ -45,6 +46,7 @@ class Posterior(TrainingMethod):
             n_classes=len(class_counts),
             latent_dim=self.latent_dim,
             n_layers=self.n_layers,
+            scaled=self.scaled,
         )
         head.class_counts.copy_(from_numpy(class_counts))
         attach_head(model, head)
