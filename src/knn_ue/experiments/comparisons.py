@@ -15,7 +15,15 @@ from knn_ue.experiments.plan import Block
 from knn_ue.experiments.run import Job, Outcome
 from knn_ue.experiments.score import read_answers, score_name
 from knn_ue.experiments.specs import PASSES, Spec
-from knn_ue.experiments.statistics import N_BOOTSTRAP, Comparison, Replicates, Resampled, Sample, bootstrap
+from knn_ue.experiments.statistics import (
+    N_BOOTSTRAP,
+    Comparison,
+    Replicates,
+    Resampled,
+    Sample,
+    bootstrap,
+    for_few_seeds,
+)
 
 # Raised when a change of ours changes comparisons of the same cells.
 _REVISION = 2
@@ -136,9 +144,10 @@ def _numbers(found: Comparison) -> list[float]:
 
 
 def _comparison(numbers: Sequence[float | None]) -> Comparison:
+    """Return what is kept, the numbers of the draws, as far as its seeds allow to say it."""
     *known, n_seeds = (float("nan") if number is None else number for number in numbers)
     values: dict[str, Any] = dict(zip(_KEPT, known, strict=True))
-    return Comparison(**values, n_seeds=int(n_seeds))
+    return for_few_seeds(Comparison(**values, n_seeds=int(n_seeds)))
 
 
 def pair_of(found: Mapping[tuple[str, str], Comparison], first: str, second: str) -> Comparison | None:
