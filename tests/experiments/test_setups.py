@@ -76,6 +76,18 @@ def test_names_that_would_be_mixed_up_are_refused(tmp_path, files, rule):
         folder_setups(tmp_path)
 
 
+def test_only_files_of_rows_are_splits_and_each_split_has_one(tmp_path):
+    make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
+    make(tmp_path, "ner/home/test.README.md", "ner/other/test.pdf", "ner/home/.DS_Store")
+
+    (setup,) = folder_setups(tmp_path)
+    assert [one.sources for one in setup.sets] == [(str(tmp_path / "ner/home/test.jsonl"),)]
+
+    make(tmp_path, "ner/home/test.conll")
+    with pytest.raises(InvalidInputError, match=r"more than one file of the split test, test.conll and test.jsonl"):
+        folder_setups(tmp_path)
+
+
 def test_chosen_sets_are_the_only_ones_out_of_domain(tmp_path):
     make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
     make(tmp_path, "ner/x/test.jsonl", "ner/y/test.jsonl")

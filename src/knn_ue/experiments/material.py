@@ -86,7 +86,8 @@ class Material:
             return rows, rows
         first = half_of(len(rows), second=False, seed=_SEED)
         if not first:
-            raise InvalidInputError(f"{self.setup.validation} has {len(rows)} usable rows: at least 2 are needed")
+            known = f"{len(rows)} rows with a label of the training rows"
+            raise InvalidInputError(f"{self.setup.validation} has {known}: at least 2 are needed, add some")
         return (
             [row for number, row in enumerate(rows) if number in first],
             [row for number, row in enumerate(rows) if number not in first],

@@ -1,11 +1,13 @@
 """Which data sets a task is trained on and scored on: the paper's, those of a folder, or VADER's."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from knn_ue.data import Task
+from knn_ue.data.readers import COLUMNS, JSON_LINES, TABLES
 from knn_ue.errors import InvalidInputError
 from knn_ue.experiments.scales import TASKS
 
@@ -116,6 +118,7 @@ _KNOWN: Mapping[str, tuple[str, Sequence[tuple[str, Sequence[str], Role, str | N
     "intent": ("clinc150", (("clinc150", ("test",), "in", None), ("clinc150", ("oos_test",), "outside", None))),
 }
 _SAME_DATA = {"imdb": "IMDb", "mnli": "MNLI", "snli": "SNLI"}  # samples of the paper's own sets
+_ROWS = re.compile(rf"^[^.]+({'|'.join(map(re.escape, (*JSON_LINES, *TABLES, *COLUMNS)))})(\.gz)?$")
 _NOT_A_SET = {"train", "fitting"}  # what other rows of a setup are called
 _TO_TRAIN_ON = {"btc"}  # a set that is in domain when it is named, and no part of the results otherwise
 
@@ -311,7 +314,7 @@ def _tested(folder: Path, besides: set[str]) -> list[str]:
 
 
 def _test_splits(folder: Path) -> list[str]:
-    splits = sorted({file.name.split(".")[0] for file in folder.glob("*.*")})
+    splits = sorted({file.name.split(".")[0] for file in _files(folder)})
     return [split for split in splits if split.startswith("test") or split.endswith("_test")]
 
 
@@ -325,14 +328,22 @@ def in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...]) -> tuple[Scor
 
 def _split(folder: Path, *names: str) -> str:
     for name in names:
-        found = sorted(folder.glob(f"{name}.*"))
+        found = _files(folder, name)
+        if len(found) > 1:
+            both = " and ".join(file.name for file in found)
+            raise InvalidInputError(f"{folder} has more than one file of the split {name}, {both}: remove all but one")
         if found:
             return str(found[0])
     raise InvalidInputError(f"{folder} has no file {' or '.join(names)}.jsonl.gz: add it or choose another data set")
 
 
 def _has(folder: Path, *names: str) -> bool:
-    return any(any(folder.glob(f"{name}.*")) for name in names)
+    return any(_files(folder, name) for name in names)
+
+
+def _files(folder: Path, split: str = "*") -> list[Path]:
+    """Return the files of a split, or of all, that hold rows: a README beside them is none."""
+    return [file for file in sorted(folder.glob(f"{split}.*")) if _ROWS.search(file.name.lower())]
 
 
 def _folders(folder: Path) -> list[str]:
