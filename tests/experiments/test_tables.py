@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiment_data import write_data
+from experiment_data import write_data, write_rows
+from knn_ue.experiments.material import Material
 from knn_ue.experiments.plan import make_plan
 from knn_ue.experiments.run import Job, Outcome
 from knn_ue.experiments.scales import SMALL
 from knn_ue.experiments.setups import folder_setups, vader_setups
+from knn_ue.experiments.specs import Spec
 from knn_ue.experiments.tables import FilledTable, Filler
 from knn_ue.experiments.workshop import Request, Workshop
 
@@ -56,3 +58,28 @@ def test_the_list_tells_the_time_of_a_table_that_has_data_for_a_part(tmp_path):
 
     assert lines["time"][4] == "30 s, no data for nli"
     assert lines["nli"][4] == "no data"
+
+
+def noted(folder, name, rows):
+    """Return the notes of a table of sentiment of these training and test rows, one method measured."""
+    for split in ("train", "val", "test"):
+        write_rows(folder / "sentiment" / "home" / f"{split}.jsonl", rows)
+    (setup,) = folder_setups(folder)
+    bench = SimpleNamespace(setup=setup, scale=SMALL, material=Material(setup, SMALL))
+    job = Job(setup="sentiment", what=Spec(method="softmax"), seed=0)
+    filler = Filler(benches={"sentiment": bench}, outcome=Outcome(found={job: {"sets": {}}}))
+    return " ".join(filler._notes(make_plan((setup,))[name]))
+
+
+def test_of_how_many_texts_the_votes_are_is_told(tmp_path):
+    rows = [{"text": "fine", "label": "pos", "label_counts": {"pos": 3}}, {"text": "dull", "label": "neg"}]
+
+    assert "home: 1 of 2 texts have votes" in noted(tmp_path, "human", rows)
+    assert "have votes" not in noted(tmp_path, "human", rows[:1])
+
+
+def test_a_column_that_many_classes_leave_empty_is_told(tmp_path):
+    rows = [{"text": "fine", "label": str(number)} for number in range(11)]
+
+    assert "not measured where there are more than 10" in noted(tmp_path, "sentiment", rows)
+    assert "not measured" not in noted(tmp_path, "sentiment", rows[:10])

@@ -14,7 +14,7 @@ from knn_ue.experiments.material import SetRows, kind_of
 from knn_ue.types import Outputs, Prediction
 
 # Probabilities of more classes are not kept: no table of the paper reads them.
-_MAX_CLASSES = 10
+MAX_CLASSES = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +73,7 @@ def answers_of(
     if not rows.labelled:
         return Answers(confidence=prediction.confidence, group=np.arange(len(outputs)))
     labels = outputs.require_labels("the experiment")
-    small = outputs.n_classes <= _MAX_CLASSES
+    small = outputs.n_classes <= MAX_CLASSES
     human = human_distribution(rows.rows[: len(outputs)], outputs.class_names or ())
     return Answers(
         confidence=prediction.confidence,

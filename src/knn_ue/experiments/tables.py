@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 
+from knn_ue.experiments.answers import MAX_CLASSES
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import claims_of, time_claims_of
@@ -261,6 +262,10 @@ class Filler:
                 f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
             )
         notes += [note for one in sets for note in _set_notes(one)]
+        notes += [note for one in sets for note in _vote_notes(one)] if "human" in names else []
+        if "class_auroc" in names:
+            many = [block.setup for block in measured if len(self.benches[block.setup].material.known) > MAX_CLASSES]
+            notes += [f"AUROC of the classes is not measured where there are more than {MAX_CLASSES}." for _ in many]
         notes += [f"{remark}." for setup in table.setups for remark in self.benches[setup].setup.remarks]
         return tuple(dict.fromkeys(notes))
 
@@ -277,6 +282,14 @@ def _set_notes(rows: SetRows) -> list[str]:
         share = f"{rows.n_dropped:,} of {rows.n_rows_read:,}"
         notes.append(f"{rows.name}: {share} texts have labels the model does not know and are left out.")
     return notes
+
+
+def _vote_notes(rows: SetRows) -> list[str]:
+    """Return of how many texts people's votes are known, where it is not of all or of none."""
+    n_voted = sum(bool(getattr(row, "label_counts", None)) for row in rows.rows)
+    if n_voted in (0, len(rows.rows)):
+        return []
+    return [f"{rows.name}: {n_voted:,} of {len(rows.rows):,} texts have votes, and the distance is that of those."]
 
 
 def stored_number(content: Content, part: str, name: str) -> float | None:
