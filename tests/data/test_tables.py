@@ -83,3 +83,14 @@ def test_a_csv_file_of_tags_is_refused(write) -> None:
 
     with pytest.raises(InvalidInputError, match=r"must end in one of .*\.conll.* got '\.csv'"):
         read_rows(path, "token-classification")
+
+
+def test_votes_are_json_in_a_table_and_may_be_missing(write) -> None:
+    lines = ["text,label,label_counts", 'fine,pos,"{""pos"": 2, ""neg"": 1}"', "dull,neg,"]
+    path = write("a.csv", "\n".join(lines) + "\n")
+
+    assert [row.label_counts for row in read_rows(path, "text-classification")] == [{"pos": 2, "neg": 1}, None]
+
+    path = write("b.csv", "text,label,label_counts\nfine,pos,two of three\n")
+    with pytest.raises(InvalidInputError, match="line 2: label_counts must give a whole number"):
+        list(read_rows(path, "text-classification"))

@@ -1,6 +1,7 @@
 """Answers and measures: entities, people's votes, and every number against a version written out."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,22 @@ def test_types_that_a_set_does_not_annotate_are_no_answers():
 
     assert len(kept.confidence) == 2
     assert dropped.confidence == pytest.approx([0.8])
+
+
+def test_where_labels_are_not_known_the_entities_that_were_found_are_the_answers():
+    outputs = tagged(
+        gold=["O", "O", "O", "O"],
+        predicted=["B-PER", "I-PER", "O", "B-PER"],
+        confidence=[0.9, 0.8, 0.7, 0.6],
+        groups=[0, 0, 0, 1],
+    )
+
+    found = softmax_answers(outputs, replace(set_rows(2), labelled=False))
+
+    assert found.confidence == pytest.approx([0.72, 0.6])
+    assert found.group.tolist() == [0, 1]
+    assert found.correct is None
+    assert found.missed is None
 
 
 def test_a_sentence_without_entities_has_no_row_but_keeps_its_number():

@@ -68,6 +68,14 @@ def test_arrays_come_back_and_damaged_ones_are_missing(store):
     assert store.read_arrays(NAME, "elsewhere") is None
 
 
+def test_sets_with_names_alike_keep_their_own_arrays(store):
+    names = ("far test", "far_test", "far%5Ftest", "far/test")
+    for number, name in enumerate(names):
+        store.write_arrays(NAME, name, {"group": np.array([number])})
+
+    assert [store.read_arrays(NAME, name)["group"].tolist() for name in names] == [[0], [1], [2], [3]]
+
+
 def test_one_key_is_reserved_by_one_at_a_time(store):
     with store.reserved("k", wait=False) as first, store.reserved("k", wait=False) as second:
         assert (first, second) == (True, False)

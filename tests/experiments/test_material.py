@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from experiment_data import tiny_scale, write_data, write_rows
 from knn_ue.data import TaggedRow, TextRow
+from knn_ue.errors import InvalidInputError
 from knn_ue.experiments.material import Material, draw, fit_labels
 from knn_ue.experiments.setups import folder_setups
 
@@ -45,6 +48,14 @@ def test_entities_of_unknown_types_become_o_and_types_a_set_never_uses_are_ignor
 
     assert rows[0].tags == ("B-LOC", "O", "O")
     assert unused == {"PER"}
+
+
+def test_a_validation_split_of_other_labels_is_told(tmp_path):
+    write_data(tmp_path, tasks=("sentiment",))
+    write_rows(tmp_path / "sentiment" / "home" / "val.jsonl", [{"text": "fine", "label": "green"}] * 9)
+
+    with pytest.raises(InvalidInputError, match="has 0 rows with a label of the training rows: at least 2 are needed"):
+        _ = material(tmp_path).stopping
 
 
 def test_different_validation_rows_stop_the_training_and_fit_the_method(data):

@@ -37,6 +37,57 @@ def test_two_complete_sets_ask_which_one_to_train_on(tmp_path):
     assert setup.validation.endswith("b/validation.jsonl")
 
 
+def test_a_task_without_a_validation_split_is_told_and_costs_no_other_task(tmp_path):
+    make(tmp_path, "nli/half/train.jsonl", "nli/half/test.jsonl")
+    with pytest.raises(InvalidInputError, match=r"no set with train, val .* and test: add the split that is missing"):
+        folder_setups(tmp_path)
+
+    make(tmp_path, *(f"sentiment/home/{split}.jsonl" for split in ("train", "val", "test")))
+    said = []
+    assert [setup.name for setup in folder_setups(tmp_path, say=said.append)] == ["sentiment"]
+    assert len(said) == 1
+    assert said[0].startswith(f"left out: {tmp_path / 'nli'} has no set with train")
+    with pytest.raises(InvalidInputError, match="has no file val"):
+        folder_setups(tmp_path, Choice.parse(["nli=half"], []))
+
+
+def test_a_set_we_know_is_in_domain_only_if_it_can_be_trained_on(tmp_path):
+    make(tmp_path, "sentiment/imdb/test.jsonl")
+    make(tmp_path, *(f"sentiment/home/{split}.jsonl" for split in ("train", "val", "test")))
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert [(one.name, one.stands_for) for one in setup.sets] == [("home", "IMDb"), ("imdb", "Yelp")]
+    assert setup.differs == "home for IMDb, imdb for Yelp"
+
+
+@pytest.mark.parametrize(
+    ("files", "rule"),
+    [
+        (["train/test.jsonl"], "'train' is what other rows are called: rename the folder"),
+        (["far/test_x.jsonl", "far test_x/test.jsonl"], "'far test_x' is the name of two test sets"),
+    ],
+)
+def test_names_that_would_be_mixed_up_are_refused(tmp_path, files, rule):
+    make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
+    make(tmp_path, *(f"ner/{file}" for file in files))
+
+    with pytest.raises(InvalidInputError, match=rule):
+        folder_setups(tmp_path)
+
+
+def test_only_files_of_rows_are_splits_and_each_split_has_one(tmp_path):
+    make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
+    make(tmp_path, "ner/home/test.README.md", "ner/other/test.pdf", "ner/home/.DS_Store")
+
+    (setup,) = folder_setups(tmp_path)
+    assert [one.sources for one in setup.sets] == [(str(tmp_path / "ner/home/test.jsonl"),)]
+
+    make(tmp_path, "ner/home/test.conll")
+    with pytest.raises(InvalidInputError, match=r"more than one file of the split test, test.conll and test.jsonl"):
+        folder_setups(tmp_path)
+
+
 def test_chosen_sets_are_the_only_ones_out_of_domain(tmp_path):
     make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
     make(tmp_path, "ner/x/test.jsonl", "ner/y/test.jsonl")
@@ -97,6 +148,14 @@ def test_sets_take_the_place_of_the_papers_in_order_and_say_so(tmp_path):
 
     assert [one.stands_for for one in setup.sets] == ["IMDb", "Yelp", None]
     assert setup.differs == "home for IMDb, away for Yelp"
+
+
+def test_a_set_of_the_paper_in_the_place_of_another_one_is_no_sample_of_that(tmp_path):
+    make(tmp_path, *(f"nli/snli/{split}.jsonl" for split in ("train", "val", "test")), "nli/mnli/test.jsonl")
+
+    (setup,) = folder_setups(tmp_path, Choice.parse(["nli=snli"], []))
+
+    assert setup.differs == "snli for MNLI, mnli for SNLI"
 
 
 @pytest.mark.parametrize("given", ["imdb", "music=a", "ner="])

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from knn_ue.experiments.claims import Claim, TimeClaim, claims_of, time_claims_of
+from knn_ue.experiments.grids import counted
 from knn_ue.experiments.plan import Block, make_plan
 from knn_ue.experiments.published import Published
 from knn_ue.experiments.setups import paper_setups
@@ -71,6 +72,8 @@ def test_what_is_seen_in_one_of_many_claims_is_corrected_away():
 
     assert verdict.word == "does not hold"
     assert verdict.reason == "seen, but not after correction for many claims"
+    opposite = judge(claims, compared(0.03, 0.001, 0.05, p=0.03), {})[0]
+    assert opposite.reason == "the opposite was seen, but not after correction for many claims"
 
 
 def test_for_what_should_be_high_a_higher_number_is_the_gain():
@@ -110,7 +113,10 @@ def test_a_measure_that_is_not_defined_cannot_be_tested(n_seeds, reason):
 
 
 def test_one_seed_is_told():
-    assert "one seed only" in word(-0.03, -0.05, -0.01, n_seeds=1).reason
+    once = word(-0.03, -0.05, -0.01, n_seeds=1)
+
+    assert "one seed only" in once.reason
+    assert counted([once, word(-0.03, -0.05, -0.01)]).startswith("2 hold (1 of them with one seed only), 0 do not hold")
 
 
 def test_both_numbers_are_those_of_the_texts_that_were_compared():
@@ -133,6 +139,10 @@ def test_no_loss_holds_only_while_the_interval_stays_within_the_margin():
     assert word(0.002, -0.001, 0.009, claim=claim).word == "holds"
     assert word(0.002, -0.010, 0.011, claim=claim).reason == "a loss of 1 or more is not excluded"
     assert word(0.030, 0.020, 0.040, claim=claim).reason == "loses 1 or more"
+    within = word(0.006, 0.004, 0.008, claim=claim)
+    assert (within.word, within.reason) == ("holds", "it loses for sure, and the loss is below 1")
+    around = word(0.010, 0.005, 0.015, claim=claim)
+    assert around.reason == "it loses for sure, and a loss of 1 or more is not excluded"
 
 
 def test_our_definition_gets_a_verdict_of_its_own():

@@ -1,5 +1,6 @@
 """One record of keys and values -> one row, every rule checked in one place for JSON, CSV and the hub."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -94,6 +95,8 @@ def _label(record: Record, place: Place) -> str:
 
 def _label_counts(record: Record, place: Place) -> Mapping[str, int] | None:
     counts = record.get("label_counts")
+    if isinstance(counts, str):  # a table has no other way to write them
+        counts = _json_of(counts)
     if counts is None:
         return None
     if not isinstance(counts, Mapping) or not all(_is_count(count) for count in counts.values()):
@@ -103,6 +106,16 @@ def _label_counts(record: Record, place: Place) -> Mapping[str, int] | None:
     if not sum(counts.values()):
         raise place.error("label_counts must hold at least one vote", counts, "leave the key out")
     return dict(counts)
+
+
+def _json_of(text: str) -> Any:
+    """Return what a field of a table says as JSON, None where it is empty, and the text where it is no JSON."""
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _is_count(count: object) -> bool:

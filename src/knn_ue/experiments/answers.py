@@ -14,7 +14,7 @@ from knn_ue.experiments.material import SetRows, kind_of
 from knn_ue.types import Outputs, Prediction
 
 # Probabilities of more classes are not kept: no table of the paper reads them.
-_MAX_CLASSES = 10
+MAX_CLASSES = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,15 +64,16 @@ def answers_of(
 
     An entity is as sure as the product of its words' confidences, or of their `entity_factors` (n,).
     """
-    if not rows.labelled:
-        group = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
-        confidence, group = _sentence_confidence(prediction.confidence, group)
-        return Answers(confidence=confidence, group=group)
-    labels = outputs.require_labels("the experiment")
     if outputs.groups is not None:
         spoken = prediction.confidence if entity_factors is None else entity_factors
-        return _entities(outputs, outputs.groups, labels, prediction.predicted, spoken, rows.ignored)
-    small = outputs.n_classes <= _MAX_CLASSES
+        names = np.array(outputs.class_names)
+        gold = names[outputs.require_labels("the experiment")] if rows.labelled else np.full(len(outputs), "O")
+        found = _entities(gold, outputs.groups, names, prediction.predicted, spoken, rows.ignored)
+        return found if rows.labelled else Answers(confidence=found.confidence, group=found.group)
+    if not rows.labelled:
+        return Answers(confidence=prediction.confidence, group=np.arange(len(outputs)))
+    labels = outputs.require_labels("the experiment")
+    small = outputs.n_classes <= MAX_CLASSES
     human = human_distribution(rows.rows[: len(outputs)], outputs.class_names or ())
     return Answers(
         confidence=prediction.confidence,
@@ -103,19 +104,18 @@ def human_distribution(rows: Sequence[Row], class_names: Sequence[str]) -> Float
 
 
 def _entities(
-    outputs: Outputs,
+    gold_tags: npt.NDArray[np.str_],
     groups: IntArray,
-    labels: IntArray,
+    names: npt.NDArray[np.str_],
     predicted_tags: IntArray,
     spoken: FloatArray,
     ignored: frozenset[str],
 ) -> Answers:
-    names = np.array(outputs.class_names)
     shown = np.array(["O" if kind_of(name) in ignored else name for name in names])
     found = [
         metrics.score_entities(gold=[gold], predicted=[predicted], confidence=[confidence])
         for gold, predicted, confidence in zip(
-            metrics.sentences(names[labels], groups),
+            metrics.sentences(gold_tags, groups),
             metrics.sentences(shown[predicted_tags], groups),
             metrics.sentences(spoken, groups),
             strict=True,
@@ -132,9 +132,3 @@ def _entities(
         ),
         group=np.repeat(numbers, [len(confidence) for confidence, _ in scored]),
     )
-
-
-def _sentence_confidence(confidence: FloatArray, group: IntArray) -> tuple[FloatArray, IntArray]:
-    """Return one confidence a group: in tagging the mean over the words of a sentence, elsewhere what is given."""
-    numbers, where = np.unique(group, return_inverse=True)
-    return np.bincount(where, weights=confidence) / np.bincount(where), numbers

@@ -116,9 +116,18 @@ class CellStore:
             yield True
 
     def _arrays(self, name: CellName, part: str) -> Path:
-        return (
-            self.work / "arrays" / name.setup / f"{name.what}.{name.key}" / part.replace(" ", "_").replace(os.sep, "_")
-        )
+        return self.work / "arrays" / name.setup / f"{name.what}.{name.key}" / file_name(part)
+
+
+def file_name(part: str) -> str:
+    """Return a name for the files of a test set, another one for every set.
+
+    >>> file_name("far test"), file_name("far_test")
+    ('far_test', 'far%5Ftest')
+    """
+    for sign in ("%", "_", os.sep):
+        part = part.replace(sign, f"%{ord(sign):02X}")
+    return part.replace(" ", "_")
 
 
 def _rounded(value: Any) -> Any:

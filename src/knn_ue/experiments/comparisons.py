@@ -8,14 +8,22 @@ from typing import Any
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.answers import Answers
 from knn_ue.experiments.bench import Bench
-from knn_ue.experiments.cells import CellName
+from knn_ue.experiments.cells import CellName, file_name
 from knn_ue.experiments.drawn import DRAWN
 from knn_ue.experiments.measures import DETECTION, MEASURES
 from knn_ue.experiments.plan import Block
 from knn_ue.experiments.run import Job, Outcome
 from knn_ue.experiments.score import read_answers, score_name
 from knn_ue.experiments.specs import PASSES, Spec
-from knn_ue.experiments.statistics import N_BOOTSTRAP, Comparison, Replicates, Resampled, Sample, bootstrap
+from knn_ue.experiments.statistics import (
+    N_BOOTSTRAP,
+    Comparison,
+    Replicates,
+    Resampled,
+    Sample,
+    bootstrap,
+    for_few_seeds,
+)
 
 # Raised when a change of ours changes comparisons of the same cells.
 _REVISION = 2
@@ -72,7 +80,7 @@ def _kept(
     cells = {str(spec): [score_name(bench, spec, seed).key for seed in known] for spec, known in seeds.items()}
     key = key_of(_REVISION, cells, block.part, sorted(measures), only, n_bootstrap)
     n_seeds = max(map(len, seeds.values()))
-    words = [table, block.part.replace(" ", "_"), *([only] if only else []), f"{n_seeds}x{n_bootstrap}"]
+    words = [table, file_name(block.part), *([only] if only else []), f"{n_seeds}x{n_bootstrap}"]
     name = CellName(bench.setup.name, "-".join(["compared", *words]), key)
     content = bench.store.read(name)
     parts, sizes, n_texts = _texts(bench, block, only)
@@ -136,9 +144,10 @@ def _numbers(found: Comparison) -> list[float]:
 
 
 def _comparison(numbers: Sequence[float | None]) -> Comparison:
+    """Return what is kept, the numbers of the draws, as far as its seeds allow to say it."""
     *known, n_seeds = (float("nan") if number is None else number for number in numbers)
     values: dict[str, Any] = dict(zip(_KEPT, known, strict=True))
-    return Comparison(**values, n_seeds=int(n_seeds))
+    return for_few_seeds(Comparison(**values, n_seeds=int(n_seeds)))
 
 
 def pair_of(found: Mapping[tuple[str, str], Comparison], first: str, second: str) -> Comparison | None:

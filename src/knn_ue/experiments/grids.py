@@ -129,10 +129,12 @@ def _p(value: float) -> str:
 
 
 def counted(verdicts: Iterable[Verdict]) -> str:
-    """Return how many claims hold, do not hold, and cannot be tested."""
+    """Return how many claims hold, with how many seen in one seed only, do not hold, and cannot be tested."""
+    verdicts = list(verdicts)
     words = [one.word for one in verdicts]
+    n_once = sum(one.one_seed for one in verdicts if one.word == "holds")
     parts = [
-        f"{words.count('holds')} hold",
+        f"{words.count('holds')} hold" + (f" ({n_once} of them with one seed only)" if n_once else ""),
         f"{words.count('does not hold')} do not hold",
         f"{words.count('cannot be tested here')} cannot be tested here",
     ]

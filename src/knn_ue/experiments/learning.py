@@ -1,5 +1,6 @@
 """Which models did not learn their task: what they say of their confidence means nothing, however good it looks."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
@@ -26,19 +27,23 @@ def unlearned(bench: Bench, outcome: Outcome) -> dict[Spec, str]:
     plain = means.get(Spec(method="softmax"))
     if plain is None:
         return {}
-    chance = _most_frequent(bench.material.sets[inside].rows)
-    return {spec: f"did not learn: {title} {100 * means[spec]:.0f} %" for spec in below(means, plain, chance)}
+    rows = bench.material.sets[inside].rows
+    found_below = below(means, plain, _most_frequent(rows), noise=1 / math.sqrt(len(rows)))
+    return {spec: f"did not learn: {title} {100 * means[spec]:.0f} %" for spec in found_below}
 
 
-def below(means: Mapping[Spec, float], plain: float, chance: float) -> Collection[Spec]:
-    """Return those that are less than half as far above chance as the plain model, if that is above it at all.
+def below(means: Mapping[Spec, float], plain: float, chance: float, noise: float = 0.0) -> Collection[Spec]:
+    """Return those that are less than half as far above chance as the plain model.
+
+    Where that is above chance by no more than `noise`, two standard errors of a share at most, nothing was learned to
+    be compared with: then all that are no further above are returned, the plain model and what reads it among them.
 
     >>> found = below({Spec(method="posterior"): 0.64, Spec(method="sngp"): 0.75}, plain=0.8, chance=0.5)
     >>> [str(spec) for spec in found]
     ['posterior']
     """
-    if plain <= chance:
-        return ()
+    if plain <= chance + noise:
+        return [spec for spec, mean in means.items() if mean <= chance + noise]
     return [spec for spec, mean in means.items() if mean - chance < LEAST_SHARE * (plain - chance)]
 
 

@@ -71,7 +71,7 @@ class Material:
     @cached_property
     def sets(self) -> dict[str, SetRows]:
         """The test sets by name."""
-        return {one.name: self._read_set(one) for one in self.setup.sets}
+        return {one.name: self.read_set(one) for one in self.setup.sets}
 
     @cached_property
     def scores_key(self) -> str:
@@ -86,16 +86,18 @@ class Material:
             return rows, rows
         first = half_of(len(rows), second=False, seed=_SEED)
         if not first:
-            raise InvalidInputError(f"{self.setup.validation} has {len(rows)} usable rows: at least 2 are needed")
+            known = f"{len(rows)} rows with a label of the training rows"
+            raise InvalidInputError(f"{self.setup.validation} has {known}: at least 2 are needed, add some")
         return (
             [row for number, row in enumerate(rows) if number in first],
             [row for number, row in enumerate(rows) if number not in first],
         )
 
-    def _read_set(self, wanted: ScoredSet) -> SetRows:
+    def read_set(self, wanted: ScoredSet) -> SetRows:
+        """Return the rows of a test set; one that uses none of the known labels is there to be told apart."""
         rows = [row for source in wanted.sources for row in read_rows(source, self.task)]
         usable, ignored = fit_labels(rows, self.known)
-        labelled = bool(usable) and wanted.role != "outside"
+        labelled = bool(usable) and wanted.role != "outside" and not (ignored and ignored == self.known)
         return SetRows(
             name=wanted.name,
             role=wanted.role if labelled else "outside",

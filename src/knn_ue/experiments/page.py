@@ -40,10 +40,7 @@ def to_html(results: Results) -> str:
 def _section(filled: FilledTable) -> Iterator[str]:
     table = filled.table
     yield f'<section id="{table.name}"><h2>{plain(table.name)}: {plain(table.title)}</h2>'
-    if table.missing:
-        yield f"<p>Cannot be tested here: there are no data for {plain(', '.join(table.missing))}.</p>"
-    elif not (filled.blocks or filled.times):
-        yield "<p>Not measured yet.</p>"
+    yield from (f"<p>{plain(gap)}</p>" for gap in filled.gaps)
     for caption, svg in figures_of(filled).items():
         yield f'<figure class="card broad"><div class="paper">{svg}</div>'
         yield f"<figcaption>{plain(caption)}</figcaption></figure>"

@@ -54,8 +54,12 @@ class Table:
     @property
     def missing(self) -> tuple[str, ...]:
         """The setups it needs that there are no data for."""
-        present = {block.setup for block in self.blocks} | {setup for setup, _ in self.timings}
-        return tuple(name for name in self.needs if name not in present)
+        return tuple(name for name in self.needs if name not in self.setups)
+
+    @property
+    def setups(self) -> tuple[str, ...]:
+        """The setups it is made of."""
+        return tuple(dict.fromkeys([*(block.setup for block in self.blocks), *(setup for setup, _ in self.timings)]))
 
     def jobs(self, n_seeds: int) -> list[Job]:
         """Return the cells it needs; times are measured with the first seed only."""

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from knn_ue.experiments.grids import Grid, counted, grids_of, overview_grid, verdict_grid
@@ -28,7 +28,8 @@ class Results:
 ABOUT = (
     "Each table gives the paper's number (mean ± standard deviation over five seeds) beside ours (mean ± sample "
     "standard deviation over our seeds), by the published definition; where ours differs, it has a column of its own. "
-    "Bold: better than every other method, by a paired bootstrap over texts and seeds with Holm's correction. In a "
+    "Bold: better than every other method, by a paired bootstrap over texts and at least two seeds with Holm's "
+    "correction. In a "
     "verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the first side is "
     "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below "
     "0.05, and the two digits of a table show it; a claim of no loss holds when the interval stays above a stated "
@@ -44,7 +45,7 @@ def to_markdown(results: Results) -> str:
     lines += _markdown_overview(results)
     for filled in results.tables:
         lines += ["", f"## {filled.table.name}: {filled.table.title}", ""]
-        lines += _missing(filled)
+        lines += [line for gap in filled.gaps for line in (gap, "")]
         for grid in grids_of(filled):
             lines += [f"**{grid.title}**", "", *_markdown_grid(grid), ""]
         if filled.verdicts:
@@ -129,12 +130,6 @@ def _anchor(filled: FilledTable) -> str:
     """Return the address that a heading has on the usual hosts: lower case, dashes for spaces, no punctuation."""
     heading = f"{filled.table.name}: {filled.table.title}".lower()
     return "".join(sign for sign in heading if sign.isalnum() or sign in " -").replace(" ", "-")
-
-
-def _missing(filled: FilledTable) -> Iterable[str]:
-    if filled.table.missing:
-        return [f"Cannot be tested here: there are no data for {', '.join(filled.table.missing)}.", ""]
-    return [] if filled.blocks or filled.times else ["Not measured yet.", ""]
 
 
 def _markdown_grid(grid: Grid) -> Iterator[str]:

@@ -79,16 +79,22 @@ def run_jobs(benches: Mapping[str, Bench], jobs: Sequence[Job], say: Say, *, fre
 
 
 def read_jobs(benches: Mapping[str, Bench], jobs: Iterable[Job]) -> Outcome:
-    """Return the cells that are there, without measuring any."""
+    """Return the cells that are there, without measuring any; a setup whose rows cannot be read has failed."""
     outcome = Outcome()
+    unreadable: dict[str, str] = {}  # asked once: a hub that does not answer takes its time
     for job in in_order(jobs):
         bench = benches[job.setup]
-        try:
-            content = bench.store.read(_known_name(bench, job))
-        except _NotMeasuredError:
-            content = None
-        if content is not None:
-            outcome.found[job] = content
+        if job.setup not in unreadable:
+            try:
+                content = bench.store.read(_known_name(bench, job))
+            except _NotMeasuredError:
+                continue
+            except KnnUeError as error:
+                unreadable[job.setup] = str(error)
+            else:
+                outcome.found |= {job: content} if content is not None else {}
+        if job.setup in unreadable:
+            outcome.failed[job] = unreadable[job.setup]
     return outcome
 
 

@@ -1,11 +1,13 @@
 """Which data sets a task is trained on and scored on: the paper's, those of a folder, or VADER's."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from knn_ue.data import Task
+from knn_ue.data.readers import COLUMNS, JSON_LINES, TABLES
 from knn_ue.errors import InvalidInputError
 from knn_ue.experiments.scales import TASKS
 
@@ -33,7 +35,8 @@ class ScoredSet:
 class Setup:
     """What one task is trained on and scored on; the first of `sets` is the in-domain one.
 
-    `differs` says how the data differ from the paper's, nothing where they do not.
+    `differs` says how the data differ from the paper's, nothing where they do not. `remarks` are what else to know of
+    the sets, once they were read.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Setup:
     validation: str
     sets: tuple[ScoredSet, ...]
     differs: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def labelled(self) -> tuple[ScoredSet, ...]:
@@ -113,7 +117,9 @@ _KNOWN: Mapping[str, tuple[str, Sequence[tuple[str, Sequence[str], Role, str | N
     ),
     "intent": ("clinc150", (("clinc150", ("test",), "in", None), ("clinc150", ("oos_test",), "outside", None))),
 }
-_SAME_DATA = {"imdb", "mnli", "snli"}  # samples of the paper's own sets
+_SAME_DATA = {"imdb": "IMDb", "mnli": "MNLI", "snli": "SNLI"}  # samples of the paper's own sets
+_ROWS = re.compile(rf"^[^.]+({'|'.join(map(re.escape, (*JSON_LINES, *TABLES, *COLUMNS)))})(\.gz)?$")
+_NOT_A_SET = {"train", "fitting"}  # what other rows of a setup are called
 _TO_TRAIN_ON = {"btc"}  # a set that is in domain when it is named, and no part of the results otherwise
 
 
@@ -176,11 +182,14 @@ def paper_setups(ontonotes: Path | None) -> tuple[Setup, ...]:
     return sentiment, nli, ner
 
 
-def folder_setups(folder: Path, choice: Choice | None = None) -> tuple[Setup, ...]:
+def folder_setups(
+    folder: Path, choice: Choice | None = None, say: Callable[[str], None] = lambda _line: None
+) -> tuple[Setup, ...]:
     """Return a setup for each task of the folder, laid out as `<task>/<data set>/<split>.jsonl.gz`.
 
     The in-domain set is the one chosen, the one we know, or the only one that has train, validation and test. Out of
     domain are those chosen, or those we know and then all others that have a split named `test...` or `..._test`.
+    A task that cannot be set up is told and left out, unless it was chosen or is the only one.
     """
     choice = choice or Choice()
     if not folder.is_dir():
@@ -192,9 +201,19 @@ def folder_setups(folder: Path, choice: Choice | None = None) -> tuple[Setup, ..
             if name is not None and name not in _folders(folder / task):
                 there = ", ".join(_folders(folder / task)) or "none"
                 raise InvalidInputError(f"{folder / task} has no set {name!r}: it has {there}")
-    setups = [_folder_setup(folder / task, task, choice) for task in TASKS if (folder / task).is_dir()]
-    if not setups:
+    tasks = [task for task in TASKS if (folder / task).is_dir()]
+    if not tasks:
         raise InvalidInputError(f"{folder} holds none of {', '.join(TASKS)}: lay it out as task/set/split.jsonl.gz")
+    setups, problems = [], []
+    for task in tasks:
+        try:
+            setups.append(_folder_setup(folder / task, task, choice))
+        except InvalidInputError as error:
+            problems.append(error)
+            if task in choice.in_domain or task in choice.out_of_domain or len(problems) == len(tasks):
+                raise
+    for problem in problems:
+        say(f"left out: {problem}")
     return tuple(setups)
 
 
@@ -212,31 +231,53 @@ def _folder_setup(folder: Path, task: str, choice: Choice) -> Setup:
         others = choice.out_of_domain.get(task) or _tested(folder, {name})
         found = (*_other_sets(folder, name, role="in"), *(s for one in others for s in _other_sets(folder, one)))
         found = tuple(sorted(found, key=lambda one: one.role != "in"))
-        found = _in_place_of_the_papers(task, found)
-    places = [
-        f"a sample of {one.stands_for}" if one.name in _SAME_DATA else f"{one.name} for {one.stands_for}"
-        for one in found
-        if one.stands_for
-    ]
+        found = in_place_of_the_papers(task, found)
+    _check_names(folder, [one.name for one in found])
     return Setup(
         name=task,
         task=TASKS[task],
         train=_split(folder / name, "train"),
         validation=_split(folder / name, *_VALIDATION),
         sets=found,
-        differs=", ".join(places),
+        differs=places(found),
     )
+
+
+def places(sets: Iterable[ScoredSet]) -> str:
+    """Return which sets stand for which of the paper's, in words."""
+    standing = [(one.name, one.stands_for) for one in sets if one.stands_for]
+    return ", ".join(
+        f"a sample of {paper}" if _SAME_DATA.get(name) == paper else f"{name} for {paper}" for name, paper in standing
+    )
+
+
+def is_known(task: str, one: ScoredSet) -> bool:
+    """Say whether we know the set by the name of its folder, and so its labels."""
+    folders = {Path(source).parent.name for source in one.sources}
+    return folders <= {name for name, *_ in _KNOWN[task][1]}
+
+
+def _check_names(folder: Path, names: Sequence[str]) -> None:
+    for name in names:
+        if name in _NOT_A_SET or names.count(name) > 1:
+            why = "is what other rows are called" if name in _NOT_A_SET else "is the name of two test sets"
+            raise InvalidInputError(f"{folder}: {name!r} {why}: rename the folder")
 
 
 def _in_domain(folder: Path, task: str, choice: Choice) -> str:
     if task in choice.in_domain:
         return choice.in_domain[task]
-    if (folder / _KNOWN[task][0]).is_dir():
-        return _KNOWN[task][0]
     complete = [name for name in _folders(folder) if all(_has(folder / name, *one) for one in _NEEDED)]
-    if len(complete) != 1:
+    if _KNOWN[task][0] in complete:
+        return _KNOWN[task][0]
+    if not complete:
         raise InvalidInputError(
-            f"{folder} has {len(complete)} sets with train, val and test ({', '.join(complete) or 'none'}): "
+            f"{folder} has no set with train, val (or {', '.join(_VALIDATION[1:])}) and test: "
+            f"add the split that is missing, or leave {task} out"
+        )
+    if len(complete) > 1:
+        raise InvalidInputError(
+            f"{folder} has {len(complete)} sets with train, val and test ({', '.join(complete)}): "
             f"name the one to train on, --in-domain {task}=NAME"
         )
     return complete[0]
@@ -273,27 +314,36 @@ def _tested(folder: Path, besides: set[str]) -> list[str]:
 
 
 def _test_splits(folder: Path) -> list[str]:
-    splits = sorted({file.name.split(".")[0] for file in folder.glob("*.*")})
+    splits = sorted({file.name.split(".")[0] for file in _files(folder)})
     return [split for split in splits if split.startswith("test") or split.endswith("_test")]
 
 
-def _in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...]) -> tuple[ScoredSet, ...]:
+def in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...]) -> tuple[ScoredSet, ...]:
+    """Return the sets, each in the place of one of the paper's while there are any, those with known labels first."""
     papers = [stands_for for *_, stands_for in _KNOWN[task][1] if stands_for]
-    return tuple(
-        replace(one, stands_for=papers[number] if number < len(papers) else None) for number, one in enumerate(sets)
-    )
+    ordered = sorted(sets, key=lambda one: one.role == "outside")
+    taken = dict(zip((one.name for one in ordered), papers, strict=False))
+    return tuple(replace(one, stands_for=taken.get(one.name)) for one in sets)
 
 
 def _split(folder: Path, *names: str) -> str:
     for name in names:
-        found = sorted(folder.glob(f"{name}.*"))
+        found = _files(folder, name)
+        if len(found) > 1:
+            both = " and ".join(file.name for file in found)
+            raise InvalidInputError(f"{folder} has more than one file of the split {name}, {both}: remove all but one")
         if found:
             return str(found[0])
     raise InvalidInputError(f"{folder} has no file {' or '.join(names)}.jsonl.gz: add it or choose another data set")
 
 
 def _has(folder: Path, *names: str) -> bool:
-    return any(any(folder.glob(f"{name}.*")) for name in names)
+    return any(_files(folder, name) for name in names)
+
+
+def _files(folder: Path, split: str = "*") -> list[Path]:
+    """Return the files of a split, or of all, that hold rows: a README beside them is none."""
+    return [file for file in sorted(folder.glob(f"{split}.*")) if _ROWS.search(file.name.lower())]
 
 
 def _folders(folder: Path) -> list[str]:

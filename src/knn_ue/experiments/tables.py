@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import median
 
+from knn_ue.experiments.answers import MAX_CLASSES
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import Content
 from knn_ue.experiments.claims import claims_of, time_claims_of
@@ -82,7 +83,10 @@ class TimeBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class FilledTable:
-    """A table with its numbers, its verdicts, how encoder and data differ from the paper's, and what else to know."""
+    """A table with its numbers, its verdicts, how encoder and data differ from the paper's, and what else to know.
+
+    `measured` says that there are cells of it, even if they have none of its numbers.
+    """
 
     table: Table
     blocks: tuple[FilledBlock, ...] = ()
@@ -90,6 +94,17 @@ class FilledTable:
     verdicts: tuple[Verdict, ...] = ()
     differs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    measured: bool = True
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What to say of numbers that are not there: no data, not measured yet, or none to measure."""
+        if self.table.missing and not self.table.setups:
+            return (f"Cannot be tested here: there are no data for {', '.join(self.table.missing)}.",)
+        gaps = [f"There are no data for {name}: this part cannot be tested here." for name in self.table.missing]
+        if not (self.blocks or self.times):
+            gaps.append("Measured, but no test set has these numbers." if self.measured else "Not measured yet.")
+        return tuple(gaps)
 
     @property
     def remaining_notes(self) -> tuple[str, ...]:
@@ -136,7 +151,7 @@ class Filler:
             if (job := Job(setup=setup, what=timing, seed=0)) in self.outcome.found
         }
         verdicts += judge_times(time_claims_of(table), cells)
-        differs = {setup: differences(self.benches[setup]) for setup in _setups(table)}
+        differs = {setup: differences(self.benches[setup]) for setup in table.setups}
         return FilledTable(
             table=table,
             blocks=tuple(blocks),
@@ -144,6 +159,7 @@ class Filler:
             verdicts=tuple(replace(one, differs=differs.get(one.setup, "")) for one in verdicts),
             differs=tuple(f"Not the paper's ({setup}): {text}." for setup, text in differs.items() if text),
             notes=self._notes(table),
+            measured=bool(compared or cells),
         )
 
     def _block(self, table: Table, block: Block, compared: Comparisons) -> FilledBlock:
@@ -200,7 +216,7 @@ class Filler:
         """Return the method that is better than every other one, after correction for having looked at all.
 
         mc-dropout, which saw fewer texts, cannot be it, but is one of those to be better than. Models that did not
-        learn are neither.
+        learn are neither. Nobody is, where a pair was measured with one seed only.
         """
         if not pairs:
             return None
@@ -216,8 +232,10 @@ class Filler:
             return None
         first = max(candidates, key=lambda spec: means[spec])
         found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]
-        if any(one is None or math.isnan(one.p) or sign * unit * one.difference < VISIBLE for one in found):
-            return None
+        for one in found:
+            # One seed says nothing of how much the next training differs.
+            if one is None or one.n_seeds < 2 or math.isnan(one.p) or sign * unit * one.difference < VISIBLE:
+                return None
         return first if max(holm([one.p for one in found if one is not None])) < ALPHA else None
 
     def _coverage_verdicts(self, table: Table) -> list[Verdict]:
@@ -237,22 +255,23 @@ class Filler:
         notes = [f"{measure_of(name).title}: {text}." for name in names if (text := measure_of(name).definition)]
         measured = [block for block in table.blocks if self._is_measured(table, block)]
         sets = [self.benches[block.setup].material.sets[block.part] for block in measured]
-        cap = next((self.benches[setup].scale.passes_rows for setup in _setups(table)), None)
+        cap = next((self.benches[setup].scale.passes_rows for setup in table.setups), None)
         passes = any(spec.method == PASSES for specs in table.specs.values() for spec in specs)
         if cap and passes and any(len(one.rows) > cap for one in sets):
             notes.append(
                 f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
             )
         notes += [note for one in sets for note in _set_notes(one)]
+        notes += [note for one in sets for note in _vote_notes(one)] if "human" in names else []
+        if "class_auroc" in names:
+            many = [block.setup for block in measured if len(self.benches[block.setup].material.known) > MAX_CLASSES]
+            notes += [f"AUROC of the classes is not measured where there are more than {MAX_CLASSES}." for _ in many]
+        notes += [f"{remark}." for setup in table.setups for remark in self.benches[setup].setup.remarks]
         return tuple(dict.fromkeys(notes))
 
     def _is_measured(self, table: Table, block: Block) -> bool:
         """Say whether some cell of the block is there: otherwise its data may not be at hand either."""
         return any(found_jobs(self.outcome, block.setup, spec) for spec in table.specs[block.setup])
-
-
-def _setups(table: Table) -> list[str]:
-    return list(dict.fromkeys([*(block.setup for block in table.blocks), *(setup for setup, _ in table.timings)]))
 
 
 def _set_notes(rows: SetRows) -> list[str]:
@@ -263,6 +282,14 @@ def _set_notes(rows: SetRows) -> list[str]:
         share = f"{rows.n_dropped:,} of {rows.n_rows_read:,}"
         notes.append(f"{rows.name}: {share} texts have labels the model does not know and are left out.")
     return notes
+
+
+def _vote_notes(rows: SetRows) -> list[str]:
+    """Return of how many texts people's votes are known, where it is not of all or of none."""
+    n_voted = sum(bool(getattr(row, "label_counts", None)) for row in rows.rows)
+    if n_voted in (0, len(rows.rows)):
+        return []
+    return [f"{rows.name}: {n_voted:,} of {len(rows.rows):,} texts have votes, and the distance is that of those."]
 
 
 def stored_number(content: Content, part: str, name: str) -> float | None:
@@ -308,12 +335,12 @@ def _time_block(table: Table, setup: str, part: str, content: Content) -> TimeBl
 
 
 def _paper_set(table: Table, setup: str, part: str) -> str:
-    """Return the paper's set of a timed one: tables of times have no blocks to say it."""
+    """Return the paper's set of a timed one: tables of times have no blocks, but a column for each task they need."""
     for block in table.blocks:
         if block.part == part and block.paper:
             return block.paper
     columns = [one for one, _ in table.published.columns] if table.published is not None else []
-    return columns[[name for name, _ in table.timings].index(setup)] if columns else ""
+    return columns[table.needs.index(setup)] if columns else ""
 
 
 def _toy(table: Table) -> FilledTable:

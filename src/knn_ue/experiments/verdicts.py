@@ -38,7 +38,8 @@ class Verdict:
     `paper` and `ours` show the two numbers of each side, ours on the same texts and seeds, `interval` the difference
     with its 95 % bounds, `p` the bootstrap's p-value after Holm's correction, `t_test` that of the t-test over seeds.
     `by_our_definition` is the verdict where our definition of the measure is another than the published one. `differs`
-    says how encoder and data of the `setup` differ from the paper's.
+    says how encoder and data of the `setup` differ from the paper's. With `one_seed` the interval is that of texts
+    alone.
     """
 
     table: str
@@ -55,6 +56,7 @@ class Verdict:
     by_our_definition: Word | None = None
     setup: str = ""
     differs: str = ""
+    one_seed: bool = False
 
 
 def judge(
@@ -181,6 +183,7 @@ def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> 
         word=word,
         reason=reason,
         setup=claim.block.setup,
+        one_seed=found is not None and found.n_seeds == 1,
     )
 
 
@@ -198,16 +201,20 @@ def _decide(claim: Claim, gain: float, low: float, high: float, p: float) -> tup
     unit = measure_of(claim.measure).unit
     if claim.kind == "no worse":
         margin = f"{unit * claim.margin:g}"
+        sure = "it loses for sure, and " if high < 0 else ""
         if low > -claim.margin:
-            return "holds", f"the loss is below {margin}"
-        return "does not hold", f"a loss of {margin} or more is not excluded" if high > 0 else f"loses {margin} or more"
+            return "holds", f"{sure}the loss is below {margin}"
+        if high <= -claim.margin:
+            return "does not hold", f"loses {margin} or more"
+        return "does not hold", f"{sure}a loss of {margin} or more is not excluded"
     if abs(unit * gain) < VISIBLE:
         return "does not hold", "no difference in the digits shown"
     if low > 0 and p < ALPHA:
         return "holds", ""
-    if high < 0:
-        return "does not hold", "the opposite was seen"
-    return "does not hold", "seen, but not after correction for many claims" if low > 0 else "no difference was seen"
+    if low <= 0 <= high:
+        return "does not hold", "no difference was seen"
+    seen = "seen" if low > 0 else "the opposite was seen"
+    return "does not hold", seen if p < ALPHA else f"{seen}, but not after correction for many claims"
 
 
 def _time_verdict(claim: TimeClaim, content: Content | None) -> Verdict:

@@ -11,12 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from knn_ue.arrays import check_choice, check_positive
-from knn_ue.errors import InvalidInputError, KnnUeError
+from knn_ue.errors import InvalidInputError
 from knn_ue.experiments.bench import Bench
-from knn_ue.experiments.cells import CellName, CellStore, Content
+from knn_ue.experiments.cells import CellName, CellStore
 from knn_ue.experiments.page import to_html
 from knn_ue.experiments.plan import Table, make_plan
 from knn_ue.experiments.results import Results, to_csv, to_latex, to_markdown, verdicts_to_csv
+from knn_ue.experiments.roles import settled
 from knn_ue.experiments.run import Job, Outcome, duration, in_order, read_jobs, run_jobs, time_left
 from knn_ue.experiments.scales import SCALES, Scale, ScaleName
 from knn_ue.experiments.setups import Choice, Setup, folder_setups, paper_setups, vader_setups
@@ -77,7 +78,12 @@ class Workshop:
     def setups(self) -> tuple[Setup, ...]:
         """The tasks there are data for."""
         if self.request.data is not None:
-            return folder_setups(self.request.data, self.request.choice)
+            found = folder_setups(self.request.data, self.request.choice, self.say)
+            setups = tuple(settled(setup, self.scale) for setup in found)
+            for setup in setups:
+                for remark in setup.remarks:
+                    self.say(f"{setup.name}: {remark}")
+            return setups
         return paper_setups(self.request.ontonotes) if self.request.scale == "paper" else vader_setups()
 
     @cached_property
@@ -123,24 +129,18 @@ class Workshop:
 
     def listing(self) -> list[tuple[str, str, str, str, str]]:
         """Return a line a table, and one for all: name, title, cells, how many are measured, the time of the rest."""
-        known: dict[Job, Content] | None
-        try:
-            known = read_jobs(self.benches, self.jobs(self.plan.values())).found
-        except KnnUeError:  # the data are not at hand: the plan can be shown all the same
-            known = None
+        every = self.jobs(self.plan.values())
+        known = read_jobs(self.benches, every)
+        for reason in dict.fromkeys(known.failed.values()):  # the plan can be shown all the same
+            self.say(reason)
+        named = [(table.name, table.title, self.jobs([table]), table.missing) for table in self.plan.values()]
         lines = []
-        for table in self.plan.values():
-            jobs = self.jobs([table])
-            left = duration(time_left(self.scale.name, jobs, known or {}))
-            if table.missing:
-                left = f"{left}, no data for {', '.join(table.missing)}" if jobs else "no data"
-            measured = "?" if known is None else str(sum(job in known for job in jobs))
-            lines.append((table.name, table.title, str(len(jobs)), measured, left))
-        jobs = self.jobs(self.plan.values())
-        left = duration(time_left(self.scale.name, jobs, known or {}))
-        lines.append(
-            (ALL, "All of them, each cell once", str(len(jobs)), "?" if known is None else str(len(known)), left)
-        )
+        for name, title, jobs, missing in [*named, (ALL, "All of them, each cell once", every, ())]:
+            left = duration(time_left(self.scale.name, jobs, known.found))
+            if missing:
+                left = f"{left}, no data for {', '.join(missing)}" if jobs else "no data"
+            measured = "?" if any(job in known.failed for job in jobs) else str(sum(job in known.found for job in jobs))
+            lines.append((name, title, str(len(jobs)), measured, left))
         return lines
 
     def results(self, names: Sequence[str], outcome: Outcome, command: str, n_bootstrap: int = N_BOOTSTRAP) -> Results:
