@@ -145,6 +145,20 @@ def test_no_loss_holds_only_while_the_interval_stays_within_the_margin():
     assert around.reason == "it loses for sure, and a loss of 1 or more is not excluded"
 
 
+def test_many_claims_of_no_loss_are_corrected_too():
+    claims = [replace(CLAIM, kind="no worse", second=Spec(method=name)) for name in ("softmax", "dac", "mdsn")]
+    barely = comparison(0.002, -0.004, 0.0095)
+    pairs = {("sentiment", "imdb"): {"ece": {("knn-ue", str(claim.second)): barely for claim in claims}}}
+
+    assert judge(claims[:1], pairs, {})[0].word == "holds"
+    verdict = judge(claims, pairs, {})[0]
+    assert (verdict.word, verdict.reason) == (
+        "does not hold",
+        "the loss is below 1, but not after correction for many claims",
+    )
+    assert verdict.p > 0.05
+
+
 def test_our_definition_gets_a_verdict_of_its_own():
     claim = replace(CLAIM, measure="e_aurc_published")
     better = comparison(-0.1, -0.2, -0.05)

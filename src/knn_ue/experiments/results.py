@@ -32,7 +32,7 @@ ABOUT = (
     "correction. In a "
     "verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the first side is "
     "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below "
-    "0.05, and the two digits of a table show it; a claim of no loss holds when the interval stays above a stated "
+    "0.05, and the two digits of a table show it; a claim of no loss holds when both exclude a stated "
     "loss. The t-test over seeds is the paper's test and decides nothing here."
 )
 

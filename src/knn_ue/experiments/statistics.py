@@ -224,6 +224,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def of_bound(measured: float, low: float, bound: float) -> float:
+    """Return the two-sided p-value of a value at the `bound` or below, from the lower end of the 95 % interval.
+
+    >>> round(of_bound(0.5, -1.0, -1.0), 3)
+    0.05
+    """
+    if math.isnan(low):
+        return math.nan
+    if low >= measured:  # no scatter at all
+        return 0.0 if measured > bound else 1.0
+    from scipy.stats import norm
+
+    deviation = (measured - low) / float(norm.isf((1 - LEVEL) / 2))
+    return min(1.0, 2 * float(norm.sf((measured - bound) / deviation)))
+
+
 def mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
     """Return the mean and the sample standard deviation, None with a single value."""
     mean = float(np.mean(values))

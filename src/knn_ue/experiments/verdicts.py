@@ -2,8 +2,8 @@
 
 A claim holds when our difference has the direction of the paper's and its 95 % interval, over texts and seeds,
 excludes zero, also after Holm's correction over the claims of the table, and can be seen in the digits of a table. A
-claim of no loss holds when the interval stays below a stated margin. All else does not hold, and the reason says
-whether we saw no difference or the opposite.
+claim of no loss holds when the interval excludes a stated margin, also after the correction. All else does not hold,
+and the reason says whether we saw no difference or the opposite.
 """
 
 import math
@@ -20,7 +20,7 @@ from knn_ue.experiments.comparisons import Comparisons, pair_of
 from knn_ue.experiments.measures import VISIBLE, measure_of
 from knn_ue.experiments.scales import PAPER
 from knn_ue.experiments.specs import PASSES, Spec
-from knn_ue.experiments.statistics import Comparison, holm
+from knn_ue.experiments.statistics import Comparison, holm, of_bound
 
 # By setup, test set, method and measure.
 Means = Mapping[tuple[str, str, str, str], float]
@@ -29,6 +29,7 @@ Unlearned = Mapping[str, Mapping[Spec, str]]
 Word = Literal["holds", "does not hold", "cannot be tested here"]
 
 ALPHA = 0.05
+_MANY = ", but not after correction for many claims"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +145,13 @@ def _gain(claim: Claim, found: Comparison) -> tuple[float, float, float]:
 
 
 def _looked_at(claim: Claim, found: Comparison | None) -> float:
-    """Return the p-value that counts for Holm's correction: claims of no loss are decided by their interval."""
-    return math.nan if found is None or claim.kind == "no worse" else found.p
+    """Return the p-value that counts for Holm's correction: of zero, or of a loss as large as the margin."""
+    if found is None:
+        return math.nan
+    if claim.kind == "better":
+        return found.p
+    gain, low, _ = _gain(claim, found)
+    return of_bound(gain, low, -claim.margin)
 
 
 def _verdict(claim: Claim, found: Comparison | None, p: float, means: Means) -> Verdict:
@@ -203,7 +209,8 @@ def _decide(claim: Claim, gain: float, low: float, high: float, p: float) -> tup
         margin = f"{unit * claim.margin:g}"
         sure = "it loses for sure, and " if high < 0 else ""
         if low > -claim.margin:
-            return "holds", f"{sure}the loss is below {margin}"
+            below = f"{sure}the loss is below {margin}"
+            return ("holds", below) if p < ALPHA else ("does not hold", f"{below}{_MANY}")
         if high <= -claim.margin:
             return "does not hold", f"loses {margin} or more"
         return "does not hold", f"{sure}a loss of {margin} or more is not excluded"
@@ -214,7 +221,7 @@ def _decide(claim: Claim, gain: float, low: float, high: float, p: float) -> tup
     if low <= 0 <= high:
         return "does not hold", "no difference was seen"
     seen = "seen" if low > 0 else "the opposite was seen"
-    return "does not hold", seen if p < ALPHA else f"{seen}, but not after correction for many claims"
+    return "does not hold", seen if p < ALPHA else f"{seen}{_MANY}"
 
 
 def _time_verdict(claim: TimeClaim, content: Content | None) -> Verdict:
