@@ -68,6 +68,7 @@ class CrossFitted:
         stores = []
         for half in halves:
             others = half.outputs(PLAIN, seed, OTHER)
+            assert all(others.class_names == one.class_names for one in parts.values()), "a half lacks a class"
             stores.append(Datastore.build(others.features, others.labels))
         for part, outputs in parts.items():
             both = [

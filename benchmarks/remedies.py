@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from cross_fitting import CrossFitted
+from cross_fitting import PLAIN, CrossFitted
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE
 from knn_ue.calibrators.base import LogitScaling, State
@@ -42,14 +42,12 @@ from knn_ue.experiments.answers import answers_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.measures import MEASURES
 from knn_ue.experiments.scales import SMALL, Scale
-from knn_ue.experiments.specs import Spec
 from knn_ue.experiments.workshop import Request, Workshop
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import WeightParams, fit_weight, knn_weight
 
 K = 32
 FINE = 32
-PLAIN = Spec(method="knn-ue")
 Find = Callable[[Outputs], Neighbors]
 
 

@@ -68,6 +68,14 @@ def test_the_counts_of_a_posterior_network_are_those_of_the_training_rows(traine
     assert 0.0 in expected  # a class without training rows
 
 
+@pytest.mark.parametrize("scaled", [True, False])
+def test_the_densities_of_a_posterior_network_are_scaled_as_it_was_trained(trained, scaled):
+    encoder = trained(Posterior(scaled=scaled), TAGGING)
+
+    assert (head_of(encoder.model).log_scale > 0) == scaled == head_of(encoder.model).options["scaled"]
+    assert Posterior().scaled
+
+
 @pytest.mark.parametrize("task", [TEXT, TAGGING])
 @pytest.mark.parametrize("method", [Sngp(n_features=32, bound=0.3), SpectralTraining(bound=0.3)], ids=lambda m: m.name)
 def test_a_layer_that_began_far_beyond_its_bound_ends_within_it(trained, method, task):
