@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from knn_ue import Datastore
-from knn_ue.datastore import IndexOptions
+from knn_ue.stores import IndexOptions
 from timing import random_vectors
 
 FACTORIES = ("PCAR64,IVF512,SQ8", "PCAR64,IVF512,PQ64x4fs", "PCAR64,IVF512,PQ32x4fs", "PCAR64,PQ32x4fs", "PQ32x5")

@@ -12,13 +12,13 @@ import numpy as np
 
 from knn_ue.data import Row
 from knn_ue.data.splits import half_of
-from knn_ue.datastore import Datastore
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import CellStore
 from knn_ue.experiments.material import Material, SetRows
 from knn_ue.experiments.scales import Scale
 from knn_ue.experiments.setups import Setup
 from knn_ue.experiments.specs import Spec
+from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, Outputs
 
 OTHER = "other half"

@@ -21,10 +21,10 @@ import numpy as np
 
 from fitted import some_rows
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE
-from knn_ue.datastore import Datastore
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
-from knn_ue.pipeline.records import stores_of
+from knn_ue.pipeline.fitted import stores_of
+from knn_ue.stores import Datastore
 from knn_ue.tuning import tune_index
 
 ROUNDS = 5

@@ -27,13 +27,13 @@ from entity_tables import OURS, print_all, summary
 from entity_variants import Variants, rounded
 from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling, SoftmaxResponse
 from knn_ue.data.splits import half_of
-from knn_ue.datastore import Datastore, IndexOptions
 from knn_ue.demo.minilm import model_folder
 from knn_ue.entities import all_right, find_entities
 from knn_ue.entities.missed import hidden_words
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.rows import labelled_examples
+from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.training import TrainingOptions
 from knn_ue.training.finetune import finetune
 from knn_ue.training.label_smoothing import LabelSmoothing

@@ -9,9 +9,9 @@ from typing import Any
 from knn_ue import metrics
 from knn_ue.calibrators import KnnUE
 from knn_ue.data import read_rows
-from knn_ue.datastore import Datastore
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
+from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 
 

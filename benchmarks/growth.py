@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue import Datastore
-from knn_ue.datastore import IndexOptions
+from knn_ue.stores import IndexOptions
 from timing import median_ms
 
 REPEATS = 5

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from knn_ue import Datastore, metrics
-from knn_ue.datastore import IndexOptions
+from knn_ue.stores import IndexOptions
 from timing import fitted_vectors, median_ms, random_vectors
 
 REPEATS = 5

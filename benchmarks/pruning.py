@@ -23,7 +23,7 @@ import numpy as np
 
 from fitted import fitted_knn_ue, quality, refitted, test_sets
 from knn_ue.calibrators import KnnUE
-from knn_ue.datastore import Datastore, balanced_rows
+from knn_ue.stores import Datastore, balanced_rows
 from knn_ue.types import Outputs
 
 SHARES = (0.5, 0.2, 0.1, 0.03, 0.01)

@@ -37,12 +37,12 @@ from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE
 from knn_ue.calibrators.base import LogitScaling, State
 from knn_ue.data.splits import half_of
-from knn_ue.datastore import Datastore, balanced_rows
 from knn_ue.experiments.answers import answers_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.measures import MEASURES
 from knn_ue.experiments.scales import SMALL, Scale
 from knn_ue.experiments.workshop import Request, Workshop
+from knn_ue.stores import Datastore, balanced_rows
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import WeightParams, fit_weight, knn_weight
 

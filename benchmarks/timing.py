@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.records import stores_of
+from knn_ue.pipeline.fitted import stores_of
 
 BATCH = 256
 

@@ -9,14 +9,14 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
 
-GROUND = {"types", "errors", "arrays", "locking", "storage", "tensorfile", "hub_access"}
-MATHS = {"weighting", "metrics", "datastore", "toy", "data"}
+GROUND = {"types", "errors", "arrays", "storage", "hub_access"}
+MATHS = {"weighting", "metrics", "stores", "toy", "data"}
 ENTITIES = {"entities"}
 FLOWS = {"flows"}
 HEADS = {"heads"}
 METHODS = {"calibrators"}
 MODELS = {"encoding", "training"}
-JOINS = {"methods", "report", "plots", "demo", "pipeline", "tuning", "selective", "experiments"}
+JOINS = {"methods", "report", "plots", "demo", "pipeline", "tuning", "decisions", "experiments"}
 SERVING = {"serving"}
 CLI = {"cli"}
 
@@ -30,7 +30,7 @@ RULES = [
     (ENTITIES, GROUND | {"metrics", "weighting"}, LIGHT),
     (FLOWS, GROUND, LIGHT | {"torch"}),
     (HEADS, GROUND | FLOWS, LIGHT | {"torch"}),
-    (METHODS, GROUND | {"weighting", "datastore"} | ENTITIES | FLOWS, LIGHT),
+    (METHODS, GROUND | {"weighting", "stores"} | ENTITIES | FLOWS, LIGHT),
     (MODELS, GROUND | {"encoding"} | HEADS, LIGHT | {"torch", "transformers"}),
     (JOINS, BELOW_EDGES, LIGHT),
     (

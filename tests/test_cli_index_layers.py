@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli_files import data_of, read_lines, run, write_rows
-from knn_ue import storage
-from knn_ue.pipeline import UncertaintyPipeline, layers
+from knn_ue.pipeline import UncertaintyPipeline, editing
+from knn_ue.storage import folder as storage
 from tiny_models import N_LAYERS, text_rows, tiny_model
 
 pytest.importorskip("torch")
@@ -106,7 +106,7 @@ def test_a_disk_that_fills_up_between_two_layers_leaves_all_layers_as_they_were(
 
 def test_what_another_process_changed_meanwhile_is_not_overwritten(ue, new, monkeypatch):
     generations = iter(["00000001-00000000"])
-    monkeypatch.setattr(layers, "generation_of", lambda path: next(generations, storage.generation_of(path)))
+    monkeypatch.setattr(editing, "generation_of", lambda path: next(generations, storage.generation_of(path)))
 
     result = run("index", "add", ue, "--input", new)
 

@@ -30,7 +30,7 @@ SAVER = """
 import sys
 import numpy as np
 from knn_ue import KnnUE
-from knn_ue.datastore import Datastore
+from knn_ue.stores import Datastore
 from knn_ue.weighting import WeightParams
 
 path, start = sys.argv[1], int(sys.argv[2])

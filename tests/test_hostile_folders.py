@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from knn_ue import KnnUE, StorageError, WeightParams
-from knn_ue.datastore import Datastore
+from knn_ue.stores import Datastore
 
 
 @pytest.fixture(scope="module", params=["exact", "IVF4,SQ8"])

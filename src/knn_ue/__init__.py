@@ -13,9 +13,9 @@ from knn_ue.calibrators import (
     SoftmaxResponse,
     TemperatureScaling,
 )
-from knn_ue.datastore import Datastore, IndexOptions
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
 from knn_ue.methods import load_calibrator, make_calibrator
+from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.weighting import WeightParams
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from knn_ue.calibrators import ClassStatistics, DensityAwareCalibration, MahalanobisScaling
-from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError
+from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import TemperatureMap
 

@@ -5,8 +5,8 @@ import pytest
 
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE
-from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError
+from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import WeightParams, knn_weight
 

@@ -5,10 +5,10 @@ import pytest
 
 from knn_ue import metrics
 from knn_ue.calibrators import KnnUE, KnnUEEntity
-from knn_ue.datastore import Datastore
 from knn_ue.entities import INGREDIENTS, EntityModel, all_right, find_entities
 from knn_ue.errors import InvalidInputError, NotFittedError, StorageError
 from knn_ue.methods import load_calibrator
+from knn_ue.stores import Datastore
 from knn_ue.toy import tagged_sentences
 from knn_ue.types import Outputs
 

@@ -10,11 +10,11 @@ import reference
 from knn_ue import metrics
 from knn_ue.calibrators import KnnUEEntity, SoftmaxResponse
 from knn_ue.data import TaggedRow, TextRow
-from knn_ue.datastore import Datastore
 from knn_ue.experiments.answers import Answers, answers_of, human_distribution
 from knn_ue.experiments.material import SetRows
 from knn_ue.experiments.measures import DETECTION, MEASURES, detection_of, measure_of, scores_of
 from knn_ue.experiments.score import entity_scores_of
+from knn_ue.stores import Datastore
 from knn_ue.toy import tagged_sentences
 from knn_ue.types import Outputs
 

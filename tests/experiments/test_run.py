@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from experiment_data import tiny_scale, write_data
-from knn_ue.datastore import IndexOptions
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.experiments import run
 from knn_ue.experiments.bench import Bench
@@ -17,6 +16,7 @@ from knn_ue.experiments.specs import PAPER_NAMES, Spec, methods_of
 from knn_ue.experiments.timing import TimingSpec
 from knn_ue.experiments.workshop import largest_difference
 from knn_ue.methods import METHODS
+from knn_ue.stores import IndexOptions
 
 POST_HOC = ("softmax", "temperature", "knn-ue")
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from knn_ue.datastore import Datastore
 from knn_ue.experiments.cells import CellStore
 from knn_ue.experiments.shared_search import SharedSearch
+from knn_ue.stores import Datastore
 
 
 @pytest.fixture

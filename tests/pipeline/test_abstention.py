@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from knn_ue.decisions.risk import choose_threshold
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.selective import choose_threshold
 from pipelines import N_NEIGHBORS, TEXT, WORDS, fit, said_by_the_model
 from tiny_models import ROWS, TASKS
 

@@ -9,8 +9,8 @@ import pytest
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE
 from knn_ue.data import PairRow, TaggedRow, TextRow
-from knn_ue.datastore import Datastore
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.stores import Datastore
 from pipelines import N_NEIGHBORS, PAIR, TEXT, WORDS, scores_of
 from tiny_models import CLASS_NAMES, ROWS, TASKS
 
@@ -70,7 +70,7 @@ def test_streaming_equals_calling(task, fitted):
 def test_windows_of_any_size_give_the_same_answers(task, fitted, monkeypatch):
     rows = ROWS[task](9, start=300)
     expected = fitted[task](rows)
-    monkeypatch.setattr("knn_ue.pipeline.core._BATCHES_AT_ONCE", 1 / 16)
+    monkeypatch.setattr("knn_ue.pipeline.pipeline._BATCHES_AT_ONCE", 1 / 16)
 
     streamed = list(fitted[task].predict_stream(rows))
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from knn_ue.calibrators import KnnUE, TemperatureScaling
-from knn_ue.datastore import Datastore, IndexOptions
-from knn_ue.pipeline.records import drift_quantiles
+from knn_ue.pipeline.fitted import drift_quantiles
+from knn_ue.stores import Datastore, IndexOptions
 
 
 def test_neighbors_that_an_index_did_not_find_leave_no_undefined_number(toy):

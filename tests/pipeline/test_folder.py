@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
-from knn_ue.datastore import Datastore
 from knn_ue.errors import StorageError
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.stores import Datastore
 from pipelines import TEXT, WORDS, fit, said_by_the_model
 from tiny_models import ROWS, TASKS
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from knn_ue.datastore import IndexOptions
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.stores import IndexOptions
 from pipelines import N_NEIGHBORS, TEXT
 from tiny_models import ROWS
 

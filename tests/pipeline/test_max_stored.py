@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cli_files import run, write_rows
-from knn_ue.datastore import balanced_rows
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.records import stores_of
+from knn_ue.pipeline.fitted import stores_of
+from knn_ue.stores import balanced_rows
 from pipelines import N_NEIGHBORS, TEXT, WORDS
 from tiny_models import ROWS
 

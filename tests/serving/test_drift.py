@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knn_ue.calibrators import KnnUE
-from knn_ue.datastore import Datastore
-from knn_ue.pipeline.records import closeness, drift_quantiles
+from knn_ue.pipeline.fitted import closeness, drift_quantiles
 from knn_ue.serving.drift import ENOUGH, DriftWindow
+from knn_ue.stores import Datastore
 from knn_ue.toy import pockets
 
 

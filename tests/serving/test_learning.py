@@ -8,8 +8,8 @@ import pytest
 
 from cli_files import run, write_rows
 from knn_ue.calibrators import KnnUE, KnnUEEntity
-from knn_ue.locking import locked
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.storage.locks import locked
 from pipelines import PAIR, TEXT, WORDS
 from serving_checks import TEXT_ROW, add, near, nearest, stored_texts
 from tiny_models import ROWS
@@ -279,7 +279,7 @@ def test_refits_and_rewrites_of_another_server_lose_nothing(method, folder, clie
 def test_a_disk_that_refuses_is_told_and_nothing_changes(folder, client_of, monkeypatch):
     import errno
 
-    from knn_ue.datastore import journal
+    from knn_ue.stores import journal
 
     path = folder()
     client = client_of(path)

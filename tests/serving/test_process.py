@@ -12,8 +12,8 @@ from http.client import HTTPException
 
 import pytest
 
-from knn_ue.locking import locked
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.storage.locks import locked
 from serving_process import Server, serving
 
 pytestmark = pytest.mark.slow

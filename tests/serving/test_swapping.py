@@ -71,7 +71,7 @@ def test_a_folder_of_another_task_does_not_take_over(folder, folders, client_of,
 
 
 def test_an_example_encoded_by_a_model_that_was_swapped_is_encoded_again(folder, client_of, tmp_path, monkeypatch):
-    from knn_ue.serving.keeping import Keeper
+    from knn_ue.serving.writer import FolderWriter
     from tiny_models import save_tiny_model
 
     other = tmp_path / "other"
@@ -80,7 +80,7 @@ def test_an_example_encoded_by_a_model_that_was_swapped_is_encoded_again(folder,
     current = tmp_path / "current"
     current.symlink_to(folder())
     client = client_of(current)
-    add_once = Keeper._add
+    add_once = FolderWriter._add
 
     def swap_first(keeper, encoded, outputs):
         if keeper.served is encoded and not current.readlink().samefile(other):
@@ -89,7 +89,7 @@ def test_an_example_encoded_by_a_model_that_was_swapped_is_encoded_again(folder,
             keeper._reload()
         return add_once(keeper, encoded, outputs)
 
-    monkeypatch.setattr(Keeper, "_add", swap_first)
+    monkeypatch.setattr(FolderWriter, "_add", swap_first)
 
     added = add(client, TEXT_ROW)
 

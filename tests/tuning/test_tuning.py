@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from knn_ue.datastore import IndexOptions
-from knn_ue.datastore.exact import ExactIndex
 from knn_ue.errors import InvalidInputError
+from knn_ue.stores import IndexOptions
+from knn_ue.stores.exact import ExactIndex
 from knn_ue.toy import pockets
 from knn_ue.tuning import Tolerance, Trial, Tuning, tune_index
-from knn_ue.tuning.bench import Bench
 from knn_ue.tuning.candidates import index_families
 from knn_ue.tuning.choose import _best
+from knn_ue.tuning.index_trials import IndexTrials
 from knn_ue.types import Outputs
 
 
@@ -105,7 +105,7 @@ def test_slower_settings_than_an_exact_search_that_does_not_fit_are_tried_too(wi
             good_enough=good,
         )
 
-    monkeypatch.setattr(Bench, "measure", measure)
+    monkeypatch.setattr(IndexTrials, "measure", measure)
 
     found = tune(wide, tolerance=Tolerance(max_bytes=200_000))
 
@@ -188,7 +188,7 @@ def test_words_of_one_sentence_count_as_one_draw(wide):
 
 def make_bench(wide, validation):
     train, _ = wide
-    return Bench(
+    return IndexTrials(
         vectors=train.features,
         labels=train.labels,
         validation=validation,

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from knn_ue.arrays import softmax
-from knn_ue.datastore import Datastore
+from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors
 from knn_ue.weighting import TAU_RANGE, agreement, fit_temperature, fit_weight, knn_weight
 from knn_ue.weighting.fit import WeightProblem

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.arrays import FloatArray, softmax
-from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError, KnnUeError, NotFittedError, StorageError
-from knn_ue.storage import FolderWriter, Stored, parse_folder, write_folder
+from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
+from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, NeighborSearch, Outputs, Prediction
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class SavedState:
     """What a calibrator saves: `options` (plain JSON), `arrays`, and the datastores it refers to."""
 
     options: dict[str, Any]
@@ -68,7 +68,7 @@ class LogitScaling(ABC):
         return parse_folder(path, cls._parse, kind=cls.kind)
 
     @classmethod
-    def _parse(cls, stored: Stored) -> Self:
+    def _parse(cls, stored: FolderContent) -> Self:
         stores = {name: Datastore.load(folder) for name, folder in stored.folders.items()}
         try:
             calibrator = cls._from_stored(stored, stores)
@@ -90,11 +90,11 @@ class LogitScaling(ABC):
     def _weight(self, outputs: Outputs) -> FloatArray: ...
 
     @abstractmethod
-    def _state(self) -> State: ...
+    def _state(self) -> SavedState: ...
 
     @classmethod
     @abstractmethod
-    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self: ...
+    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self: ...
 
     def _is_fitted(self) -> bool:
         return hasattr(self, "n_classes_")
@@ -130,7 +130,7 @@ def search_for_fit(store: NeighborSearch, features: FloatArray, n_neighbors: int
     return store.search(features, n_neighbors)
 
 
-def _store_writer(store: NeighborSearch, target: Path) -> FolderWriter | Path:
+def _store_writer(store: NeighborSearch, target: Path) -> SubfolderWriter | Path:
     if not isinstance(store, Datastore):
         raise InvalidInputError(
             f"only a Datastore can be saved, got a {type(store).__name__}: build one with Datastore.build"

@@ -6,10 +6,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_positive
-from knn_ue.calibrators.base import LogitScaling, State, search_for_fit
-from knn_ue.datastore import Datastore, IndexOptions
+from knn_ue.calibrators.base import LogitScaling, SavedState, search_for_fit
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import Stored
+from knn_ue.storage import FolderContent
+from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Neighbors, NeighborSearch, Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
 
@@ -62,15 +62,15 @@ class DensityAwareCalibration(LogitScaling):
             )
         return layers
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         fitted = self.temperature_map_
-        return State(
+        return SavedState(
             options={"n_neighbors": self.n_neighbors, "intercept": fitted.intercept, "slopes": fitted.slopes},
             stores={f"layer{number}": store for number, store in enumerate(self.stores)},
         )
 
     @classmethod
-    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:
+    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:
         options = stored.options
         ordered = [stores[f"layer{number}"] for number in range(len(stores))]
         calibrator = cls(ordered, n_neighbors=options["n_neighbors"])

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators.base import LogitScaling, State
-from knn_ue.datastore import Datastore
+from knn_ue.calibrators.base import LogitScaling, SavedState
 from knn_ue.errors import InvalidInputError, require
-from knn_ue.storage import Stored
+from knn_ue.storage import FolderContent
+from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import ScaledLogits
 
@@ -83,13 +83,13 @@ class DensitySoftmax(LogitScaling):
         shortfall: FloatArray = np.maximum(self.highest - self.score(outputs), 0.0)
         return shortfall
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         # JSON knows no infinity.
         scale = self.scale_ if np.isfinite(self.scale_) else None
-        return State(options={"highest": self.highest, "scale": scale}, arrays=self.density.to_arrays())
+        return SavedState(options={"highest": self.highest, "scale": scale}, arrays=self.density.to_arrays())
 
     @classmethod
-    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
+    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
         require("torch", extra="hf", purpose="DensitySoftmax")
         from knn_ue.flows import FeatureDensity
 

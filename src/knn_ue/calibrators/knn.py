@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_choice, check_positive
-from knn_ue.calibrators.base import LogitScaling, State, search_for_fit
-from knn_ue.datastore import Datastore
+from knn_ue.calibrators.base import LogitScaling, SavedState, search_for_fit
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import Stored
+from knn_ue.storage import FolderContent
+from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, NeighborSearch, Outputs
 from knn_ue.weighting import (
     TAU_RANGE,
@@ -127,7 +127,7 @@ class KnnUE(LogitScaling):
             return True
         return super()._is_fitted()
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         fitted = {"params": asdict(self.params_), "typical": self.typical_} if hasattr(self, "params_") else None
         options = {
             "n_neighbors": self.n_neighbors,
@@ -138,10 +138,10 @@ class KnnUE(LogitScaling):
             "params": None if self.params is None else asdict(self.params),
             "fitted": fitted,
         }
-        return State(options=options, stores={"store": self.store})
+        return SavedState(options=options, stores={"store": self.store})
 
     @classmethod
-    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:
+    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:
         options = stored.options
         calibrator = cls(
             stores["store"],

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from knn_ue.arrays import check_positive, softmax
-from knn_ue.calibrators.base import State, prediction_of
+from knn_ue.calibrators.base import SavedState, prediction_of
 from knn_ue.calibrators.knn import KnnUE
-from knn_ue.datastore import Datastore
 from knn_ue.entities import INGREDIENTS, EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
 from knn_ue.entities.explain import explain_entities
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import Stored
+from knn_ue.storage import FolderContent
+from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, NeighborSearch, Outputs, Prediction
 
 
@@ -82,13 +82,13 @@ class KnnUEEntity(KnnUE):
         super()._fit_to(validation, neighbors)
         self.entities_ = fit_entity_model(validation, neighbors) if is_tagged(validation) else None
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         model = None if self.entities_ is None else self.entities_.to_plain()
         state = super()._state()
-        return State(options={**state.options, "entities": model}, stores=state.stores)
+        return SavedState(options={**state.options, "entities": model}, stores=state.stores)
 
     @classmethod
-    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:
+    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:
         options = stored.options
         calibrator = cls(stores["store"], n_neighbors=options["n_neighbors"])
         calibrator._check_options()

@@ -10,10 +10,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, check_not_empty, float_matrix, label_vector
-from knn_ue.calibrators.base import LogitScaling, State
-from knn_ue.datastore import Datastore
+from knn_ue.calibrators.base import LogitScaling, SavedState
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import Stored
+from knn_ue.storage import FolderContent
+from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
 
@@ -88,15 +88,15 @@ class MahalanobisScaling(LogitScaling):
     def _weight(self, outputs: Outputs) -> FloatArray:
         return self.temperature_map_.weight(self.score(outputs)[:, None])
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         fitted = self.temperature_map_
-        return State(
+        return SavedState(
             options={"intercept": fitted.intercept, "slope": fitted.slopes[0]},
             arrays={"means": self.statistics.means, "whitening": self.statistics.whitening},
         )
 
     @classmethod
-    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
+    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
         means, whitening = stored.arrays["means"], stored.arrays["whitening"]
         if means.ndim != 2 or whitening.shape != (means.shape[1], means.shape[1]):
             raise ValueError("its means and covariance do not fit each other")

@@ -5,9 +5,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.base import LogitScaling, State
-from knn_ue.datastore import Datastore
-from knn_ue.storage import Stored
+from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.storage import FolderContent
+from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 
 
@@ -27,9 +27,9 @@ class SoftmaxResponse(LogitScaling):
     def _weight(self, outputs: Outputs) -> FloatArray:
         return np.ones(len(outputs))
 
-    def _state(self) -> State:
-        return State(options={})
+    def _state(self) -> SavedState:
+        return SavedState(options={})
 
     @classmethod
-    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (nothing was stored)
+    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (nothing was stored)
         return cls()

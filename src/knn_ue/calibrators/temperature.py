@@ -5,9 +5,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.base import LogitScaling, State
-from knn_ue.datastore import Datastore
-from knn_ue.storage import Stored
+from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.storage import FolderContent
+from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import fit_temperature
 
@@ -31,11 +31,11 @@ class TemperatureScaling(LogitScaling):
     def _weight(self, outputs: Outputs) -> FloatArray:
         return np.full(len(outputs), 1.0 / self.temperature_)
 
-    def _state(self) -> State:
-        return State(options={"temperature": self.temperature_})
+    def _state(self) -> SavedState:
+        return SavedState(options={"temperature": self.temperature_})
 
     @classmethod
-    def _from_stored(cls, stored: Stored, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
+    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
         calibrator = cls()
         calibrator.temperature_ = float(stored.options["temperature"])
         if not calibrator.temperature_ > 0:

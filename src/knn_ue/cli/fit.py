@@ -47,7 +47,7 @@ def fit(
     Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
     """
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.records import stores_of
+    from knn_ue.pipeline.fitted import stores_of
 
     check_ue_folder(out, overwrite=overwrite)
     pipe = UncertaintyPipeline.from_pretrained(model, task.task if task else _task_of(model), device=device)

@@ -15,8 +15,8 @@ from knn_ue.errors import InvalidInputError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from knn_ue.datastore import Datastore
     from knn_ue.pipeline import Fitted, UncertaintyPipeline
+    from knn_ue.stores import Datastore
     from knn_ue.tuning import Tuning
     from knn_ue.types import Outputs
 
@@ -40,8 +40,8 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
     """
     from dataclasses import asdict
 
-    from knn_ue.datastore import IndexOptions
     from knn_ue.storage import kind_of, read_folder
+    from knn_ue.stores import IndexOptions
 
     stores = _stores(ue)
     found: dict[str, Any] = {"folder": str(ue), "kind": kind_of(ue)}
@@ -144,7 +144,7 @@ def add(
 
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """
-    from knn_ue.pipeline.layers import add_rows
+    from knn_ue.pipeline.editing import add_rows
 
     if not _is_layered(ue):
         _only_store(_stores(ue))  # before the work of encoding
@@ -192,9 +192,9 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
 
 def _loaded(ue: Path, device: str) -> "tuple[str, UncertaintyPipeline]":
     """Return the generation of a folder and what it holds, read in our turn: writers could else outrun us for ever."""
-    from knn_ue.locking import locked
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.storage import generation_of
+    from knn_ue.storage.locks import locked
 
     generation_of(ue)  # a folder that is none of ours is told so before it is locked
     with locked(ue):
@@ -203,10 +203,10 @@ def _loaded(ue: Path, device: str) -> "tuple[str, UncertaintyPipeline]":
 
 def _save_tuned(ue: Path, pipe: "UncertaintyPipeline", before: "Fitted", generation: str, tuning: "Tuning") -> None:
     """Write what was tuned; where servers stored examples meanwhile, the chosen index is built over those too."""
-    from knn_ue.locking import locked
+    from knn_ue.pipeline.editing import with_same_model
     from knn_ue.pipeline.folder import save_unless_changed
-    from knn_ue.pipeline.layers import with_same_model
     from knn_ue.storage import generation_of
+    from knn_ue.storage.locks import locked
 
     with locked(ue):
         try:
@@ -242,9 +242,9 @@ def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:
 def _stores(ue: Path) -> "list[Datastore]":
     """Open the datastores of a folder without loading its model: of a pipeline, a calibrator, or one by itself."""
     from knn_ue.calibrators import DensityAwareCalibration, KnnUE
-    from knn_ue.datastore import Datastore
     from knn_ue.methods import load_calibrator
     from knn_ue.storage import kind_of, read_folder
+    from knn_ue.stores import Datastore
 
     kind = kind_of(ue)
     if kind == "datastore":
@@ -273,9 +273,9 @@ def _change(
 
     Where `pipe` made what is stored, the folder must still hold its model.
     """
-    from knn_ue.locking import locked
-    from knn_ue.pipeline.layers import change_layers, with_same_model
-    from knn_ue.pipeline.records import stores_of
+    from knn_ue.pipeline.editing import change_layers, with_same_model
+    from knn_ue.pipeline.fitted import stores_of
+    from knn_ue.storage.locks import locked
 
     if _is_layered(ue):
         return change_layers(ue, change, pipe=pipe)

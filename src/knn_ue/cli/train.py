@@ -13,7 +13,7 @@ from knn_ue.cli.options import MINILM, AsJson, Device, Method, Overwrite, TaskNa
 if TYPE_CHECKING:
     from knn_ue.data import Row
     from knn_ue.training import TrainingOptions
-    from knn_ue.training.records import TrainingProgress
+    from knn_ue.training.progress import TrainingProgress
 
 _SEED = 0  # of the halves; `fit` draws the same ones
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.data import Row
-from knn_ue.datastore.texts import PackedTexts
 from knn_ue.storage import read_folder, write_folder
+from knn_ue.storage.texts import PackedTexts
 from knn_ue.types import Outputs
 
 KIND = "demo-outputs"

@@ -15,8 +15,8 @@ from knn_ue.data import Row, Task, TextRow, cache_folder, read_rows
 from knn_ue.demo.cache import key_of, key_of_folder, key_of_program, key_of_rows, load_outputs, save_outputs
 from knn_ue.demo.folder import demo_folder
 from knn_ue.demo.minilm import check_installed, model_folder
-from knn_ue.demo.record import TextDemo
 from knn_ue.demo.report import written_report
+from knn_ue.demo.text_demo import TextDemo
 from knn_ue.errors import StorageError
 from knn_ue.methods import make_calibrator
 from knn_ue.report import TEST
@@ -182,7 +182,7 @@ def _save_pipeline(folder: Path, model: Path, knn: KnnUE, outputs: Mapping[str, 
     if target.exists() and noted.exists() and noted.read_text() == f"{key} {generation_of(target)}":
         return
     from knn_ue.pipeline import Fitted, UncertaintyPipeline
-    from knn_ue.pipeline.records import drift_quantiles
+    from knn_ue.pipeline.fitted import drift_quantiles
 
     validation = replace(outputs["validation"], layers=None)
     pipe = UncertaintyPipeline.from_pretrained(model, TASK)

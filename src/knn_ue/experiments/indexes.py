@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from knn_ue.datastore import IndexOptions
+from knn_ue.stores import IndexOptions
 
 IndexTable = Sequence[tuple[str, IndexOptions]]
 

@@ -9,7 +9,6 @@ from knn_ue import metrics
 from knn_ue.arrays import FloatArray, softmax
 from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.calibrators.base import prediction_of
-from knn_ue.datastore import Datastore
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.answers import Answers, answers_of
 from knn_ue.experiments.bench import Bench
@@ -18,6 +17,7 @@ from knn_ue.experiments.measures import detection_of, scores_of
 from knn_ue.experiments.shared_search import SharedSearch
 from knn_ue.experiments.specs import EXACT, PASSES, Spec
 from knn_ue.methods import METHODS
+from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 
 _QUERIES = 2048  # of each set: enough to tell how much an index finds

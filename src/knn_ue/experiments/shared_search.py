@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.datastore import Datastore
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.cells import CellName, CellStore
+from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors
 
 MOST = 128  # the largest number of neighbors in the paper; fewer are the first of these

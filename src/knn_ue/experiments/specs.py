@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from knn_ue.data import Task
-from knn_ue.datastore import IndexOptions
 from knn_ue.methods import METHODS, Search
+from knn_ue.stores import IndexOptions
 from knn_ue.training.method import TrainingMethod
 
 PASSES = "mc-dropout"

@@ -12,7 +12,7 @@ from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.encoding import Example
 from knn_ue.entities import find_entities
 from knn_ue.pipeline.entity_answers import explain_sentences, sentence_fields
-from knn_ue.pipeline.records import search_neighbors, store_of
+from knn_ue.pipeline.fitted import search_neighbors, store_of
 from knn_ue.types import Outputs, Prediction
 from knn_ue.weighting import ExplainedNeighbor
 

@@ -8,7 +8,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, check_choice, check_positive
 from knn_ue.calibrators import LogitScaling
 from knn_ue.data.splits import half_of
-from knn_ue.datastore import IndexOptions, balanced_rows
+from knn_ue.decisions.risk import check_risk, choose_threshold
 from knn_ue.encoding import EncodingOptions, Example
 from knn_ue.encoding.heads import training_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
@@ -16,10 +16,10 @@ from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import scored_answers
+from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.index_choice import check_index_of, choose_index, searches
-from knn_ue.pipeline.records import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
-from knn_ue.selective import check_risk, choose_threshold
+from knn_ue.stores import IndexOptions, balanced_rows
 from knn_ue.types import Outputs
 
 # (what is being read: "training", "validation" or "test", rows done, rows in all or None)

@@ -17,25 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.calibrators import LogitScaling
-from knn_ue.datastore.texts import PackedTexts
+from knn_ue.decisions.risk import RiskThreshold
 from knn_ue.encoding import EncodingOptions
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
-from knn_ue.locking import locked
 from knn_ue.methods import load_calibrator
+from knn_ue.pipeline.fitted import DriftQuantiles, Fitted, stores_of
 from knn_ue.pipeline.model_files import ModelSource, copy_model, open_model
-from knn_ue.pipeline.records import DriftQuantiles, Fitted, stores_of
-from knn_ue.selective import RiskThreshold
 from knn_ue.storage import (
-    FolderWriter,
+    FolderContent,
     Parsed,
-    Stored,
+    SubfolderWriter,
     generation_of,
     parse_folder,
     read_folder,
     storage_errors,
     write_folder,
 )
+from knn_ue.storage.locks import locked
+from knn_ue.storage.texts import PackedTexts
 from knn_ue.types import Outputs
 
 KIND = "pipeline"
@@ -58,7 +58,7 @@ def save_pipeline(
     `precondition` may raise; it is called when no other writer can come between.
     """
     target = Path(path)
-    folders: dict[str, FolderWriter | Path] = {"calibrator": partial(_save_calibrator, fitted.calibrator)}
+    folders: dict[str, SubfolderWriter | Path] = {"calibrator": partial(_save_calibrator, fitted.calibrator)}
     if calibrator_folder is not None and _is_inside(calibrator_folder, target):
         folders["calibrator"] = calibrator_folder
     if source.folder is not None:
@@ -131,7 +131,7 @@ def load_encoder(path: str | Path, task: Any, **options: Any) -> tuple[HuggingFa
 
 
 def _parse(
-    stored: Stored, *, device: str, trust_remote_code: bool
+    stored: FolderContent, *, device: str, trust_remote_code: bool
 ) -> tuple[HuggingFaceEncoder, ModelSource, Fitted, Path]:
     options = _checked(stored, lambda: {key: stored.options[key] for key in _KEYS})
     encoding = _checked(stored, lambda: EncodingOptions(**options["encoder"]))
@@ -155,7 +155,9 @@ def _parse(
     return encoder, source, fitted, stored.folders["calibrator"]
 
 
-def _parse_fitted(stored: Stored, encoder: HuggingFaceEncoder, source: ModelSource) -> tuple[Fitted, Path] | None:
+def _parse_fitted(
+    stored: FolderContent, encoder: HuggingFaceEncoder, source: ModelSource
+) -> tuple[Fitted, Path] | None:
     options = _checked(stored, lambda: {key: stored.options[key] for key in _KEYS})
     # The name of a model's folder is never given again, so the same name holds the same model.
     folder = stored.folders["model"].resolve() if "model" in stored.folders else None
@@ -171,7 +173,7 @@ def _parse_fitted(stored: Stored, encoder: HuggingFaceEncoder, source: ModelSour
 _KEYS = ("task", "method", "encoder", "class_names", "model", "threshold")
 
 
-def _checked(stored: Stored, read: Callable[[], Parsed]) -> Parsed:
+def _checked(stored: FolderContent, read: Callable[[], Parsed]) -> Parsed:
     try:
         return read()
     except (KeyError, TypeError, ValueError) as error:
@@ -195,7 +197,7 @@ def _to_arrays(fitted: Fitted) -> Arrays:
     return arrays
 
 
-def _from_stored(stored: Stored) -> Fitted:
+def _from_stored(stored: FolderContent) -> Fitted:
     arrays, options = stored.arrays, stored.options
     threshold = options["threshold"]
     drift = None

@@ -8,12 +8,12 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, float_matrix
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
-from knn_ue.datastore import IndexOptions, index_options
-from knn_ue.datastore.indexes import check_index
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS
 from knn_ue.pipeline.answers import scored_answers
-from knn_ue.pipeline.records import Fitted, stores_of
+from knn_ue.pipeline.fitted import Fitted, stores_of
+from knn_ue.stores import IndexOptions, index_options
+from knn_ue.stores.faiss_index import check_index
 from knn_ue.tuning import Tolerance, Tuning, tune_index
 from knn_ue.types import Outputs
 

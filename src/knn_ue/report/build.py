@@ -23,7 +23,7 @@ from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
 from knn_ue.report.record import RAW, Evaluation, EvaluationOptions
-from knn_ue.storage import library_version, made, storage_errors
+from knn_ue.storage import created_folder, library_version, storage_errors
 from knn_ue.types import Calibrator, Outputs
 
 _FAVORITE = "knn-ue"
@@ -89,7 +89,7 @@ class Report:
         files = ReportFiles(html=folder / "report.html", markdown=folder / "report.md", json=folder / "report.json")
         texts = {files.html: self.to_html(), files.markdown: self.to_markdown(), files.json: self.to_json()}
         way_out = "choose another folder or make room"
-        with storage_errors(f"the report cannot be written to {folder}", way_out), made(folder):
+        with storage_errors(f"the report cannot be written to {folder}", way_out), created_folder(folder):
             _refuse_folders(texts)
             _write_all(texts)
         return files

@@ -10,7 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from knn_ue.encoding import Example
 from knn_ue.serving.answering import Work
-from knn_ue.serving.guard import Guard
+from knn_ue.serving.guard import RequestGuard
 from knn_ue.serving.logs import log
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.pages import page_routes
@@ -52,11 +52,11 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
     )
     app.state.service = service
     add_handlers(app)
-    # Guard checks the token; here it is only told to those who read the documentation.
+    # RequestGuard checks the token; here it is only told to those who read the documentation.
     secured = [] if options.token is None else [Security(HTTPBearer(auto_error=False))]
     app.include_router(api_routes(service), dependencies=secured)
     app.include_router(page_routes())
-    app.add_middleware(Guard, options=options, metrics=service.metrics, is_crowded=lambda: service.is_crowded())
+    app.add_middleware(RequestGuard, options=options, metrics=service.metrics, is_crowded=lambda: service.is_crowded())
     if options.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -37,7 +37,7 @@ _HEADERS = {
 }
 
 
-class Guard:
+class RequestGuard:
     """ASGI middleware around the whole app."""
 
     def __init__(

@@ -14,12 +14,12 @@ from knn_ue.serving.answering import Done, Work, run_batch
 from knn_ue.serving.batching import Batcher
 from knn_ue.serving.curve import RiskCurve, risk_curve
 from knn_ue.serving.drift import DriftReport, DriftWindow
-from knn_ue.serving.keeping import Keeper, ModelChangedError
 from knn_ue.serving.logs import log
 from knn_ue.serving.metrics import Metrics
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import busy
 from knn_ue.serving.state import Served
+from knn_ue.serving.writer import FolderWriter, ModelChangedError
 
 _ATTEMPTS = 5  # to encode an example for a model that is being swapped
 
@@ -33,7 +33,7 @@ class Service:
         self.drift = DriftWindow(options.drift_window)
         self.draining = False
         self.is_crowded: Callable[[], bool] = lambda: False  # whoever listens knows how many connections are open
-        self.keeper = Keeper(
+        self.keeper = FolderWriter(
             served,
             device=options.device,
             trust_remote_code=options.trust_remote_code,

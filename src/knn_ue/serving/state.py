@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knn_ue.datastore import Datastore
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.records import store_of, stores_of
+from knn_ue.pipeline.fitted import store_of, stores_of
 from knn_ue.storage import generation_of, library_version
+from knn_ue.stores import Datastore
 
 _N_SAMPLES = 4
 

@@ -21,7 +21,7 @@ from knn_ue.training.folder import disk_errors, new_model_folder, write_record
 from knn_ue.training.labels import check_validation, label_names
 from knn_ue.training.method import PLAIN, TrainingMethod
 from knn_ue.training.options import TrainingOptions
-from knn_ue.training.records import TrainingResult
+from knn_ue.training.progress import TrainingResult
 from knn_ue.training.trainer import ProgressReport, seeded, train_model
 
 _LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy")

@@ -14,7 +14,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from knn_ue.errors import StorageError
-from knn_ue.locking import locked
+from knn_ue.storage.locks import locked
 
 RECORD = "knn_ue_training.json"
 

@@ -21,7 +21,7 @@ from knn_ue.training.best_weights import BestWeights
 from knn_ue.training.labels import is_iob2, score_outputs
 from knn_ue.training.method import TrainingMethod
 from knn_ue.training.options import TrainingOptions
-from knn_ue.training.records import TrainingProgress, TrainingResult
+from knn_ue.training.progress import TrainingProgress, TrainingResult
 
 ProgressReport = Callable[[TrainingProgress], None]
 _IGNORED = -100

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from knn_ue.datastore import IndexOptions
+from knn_ue.stores import IndexOptions
 
 _POINTS_PER_LIST = 39  # faiss's own advice for training; fewer lists where rows are few
 _PROBES = (1, 2, 4, 8, 16, 32, 64)

@@ -12,13 +12,13 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive, float_matrix, label_vector
 from knn_ue.calibrators import KnnUE
-from knn_ue.datastore import IndexOptions
-from knn_ue.datastore.exact import ExactIndex
-from knn_ue.datastore.indexes import FaissIndex, build_index
 from knn_ue.errors import InvalidInputError
-from knn_ue.tuning.bench import Bench, Exact, Scored
+from knn_ue.stores import IndexOptions
+from knn_ue.stores.exact import ExactIndex
+from knn_ue.stores.faiss_index import FaissIndex, build_index
 from knn_ue.tuning.candidates import Family, index_families
-from knn_ue.tuning.records import Tolerance, Trial, Tuning
+from knn_ue.tuning.index_trials import Exact, IndexTrials, Scored
+from knn_ue.tuning.trials import Tolerance, Trial, Tuning
 from knn_ue.types import Outputs
 
 # (what is being done, how many families are tried, of how many)
@@ -58,7 +58,7 @@ def tune_index(
     _check_columns(vectors, validation)
     if not thorough and tolerance.max_bytes is None and vectors.size <= SMALL_VALUES:
         return Tuning(chosen=IndexOptions(), trials=(), n_queries=0)
-    bench = Bench(
+    bench = IndexTrials(
         vectors=vectors,
         labels=labels,
         validation=_sample(validation, vectors.size, seed),
@@ -88,7 +88,7 @@ def _check_columns(vectors: FloatArray, validation: Outputs) -> None:
         )
 
 
-def _try_family(bench: Bench, family: Family, exact: Exact, fastest: float, *, thorough: bool) -> Iterator[Trial]:
+def _try_family(bench: IndexTrials, family: Family, exact: Exact, fastest: float, *, thorough: bool) -> Iterator[Trial]:
     """Yield a trial for each setting that may be good enough and faster than the `fastest` so far; or for all."""
     import faiss
 

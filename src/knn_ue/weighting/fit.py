@@ -19,9 +19,9 @@ from knn_ue.weighting.formula import (
     Positivity,
     WeightParams,
     agreement,
-    compared,
-    floored,
+    kernel_distance,
     kernel_means,
+    smooth_floor,
 )
 from knn_ue.weighting.scaling import ScaledLogits
 
@@ -63,7 +63,7 @@ class WeightProblem:
         if self.agreement is not None:
             raw = raw + theta[2] * self.agreement + theta[3]
             columns += [self.agreement, np.ones_like(nearness)]
-        weight, floor_slope = (raw, 1.0) if self.floor_width is None else floored(raw, self.floor_width)
+        weight, floor_slope = (raw, 1.0) if self.floor_width is None else smooth_floor(raw, self.floor_width)
         loss, slope = self.logits.loss(weight)
         slope = slope * floor_slope
         return loss, np.array([slope @ column for column in columns])
@@ -88,7 +88,7 @@ def fit_weight(
 
     `tau_range` bounds tau in units of the median distance (of the median squared one, with `distance="squared"`).
     """
-    distances = compared(neighbors.distances, distance)
+    distances = kernel_distance(neighbors.distances, distance)
     typical = distances[np.isfinite(distances) & (distances > 0)]
     unit = float(np.median(typical)) if typical.size else 1.0
     scaled = ScaledLogits.of(logits, labels)

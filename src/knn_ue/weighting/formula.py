@@ -65,13 +65,13 @@ def knn_weight(
 
     A missing neighbor is infinitely far and disagrees; the sums are divided by K all the same.
     """
-    scaled = compared(neighbors.distances, distance) / params.tau
+    scaled = kernel_distance(neighbors.distances, distance) / params.tau
     distance_term = params.alpha * np.exp(-scaled).mean(axis=1)
     label_term: FloatArray = np.zeros(len(neighbors))
     if params.lam > 0:
         label_term = params.lam * (agreement(neighbors, predicted) + params.b)
     raw = distance_term + label_term
-    total = floored(raw, FLOOR_WIDTH)[0] if positivity == "floor" else raw
+    total = smooth_floor(raw, FLOOR_WIDTH)[0] if positivity == "floor" else raw
     # exp(-d / tau) underflows to 0 far away; a weight of exactly 0 would forget the prediction.
     return Weight(total=np.maximum(total, MIN_WEIGHT), distance_term=distance_term, label_term=label_term)
 
@@ -85,7 +85,7 @@ def knn_weight_gradient(
     positivity: Positivity = "bounded",
 ) -> FloatArray:
     """Return the derivatives (n, 4) of the weight with respect to alpha, tau, lam and b."""
-    scaled = compared(neighbors.distances, distance) / params.tau
+    scaled = kernel_distance(neighbors.distances, distance) / params.tau
     nearness, slope_in_log_tau = kernel_means(scaled)
     columns = [nearness, params.alpha * slope_in_log_tau / params.tau]
     shares = agreement(neighbors, predicted)
@@ -93,7 +93,7 @@ def knn_weight_gradient(
     gradient = np.column_stack(columns)
     if positivity == "floor":
         raw = params.alpha * nearness + params.lam * (shares + params.b)
-        gradient *= floored(raw, FLOOR_WIDTH)[1][:, None]
+        gradient *= smooth_floor(raw, FLOOR_WIDTH)[1][:, None]
     return gradient
 
 
@@ -111,13 +111,13 @@ def kernel_means(scaled: FloatArray) -> tuple[FloatArray, FloatArray]:
     return kernel.mean(axis=1), product.mean(axis=1)
 
 
-def floored(raw: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
+def smooth_floor(raw: FloatArray, width: float) -> tuple[FloatArray, FloatArray]:
     """Return the smooth floor width * log(1 + exp(raw / width)), positive everywhere, and its derivative."""
     ratio = raw / width
     value = width * np.logaddexp(0.0, ratio)
     return value, np.exp(-np.logaddexp(0.0, -ratio))
 
 
-def compared(distances: FloatArray, distance: Distance) -> FloatArray:
+def kernel_distance(distances: FloatArray, distance: Distance) -> FloatArray:
     """Return the distances as the kernel sees them."""
     return distances**2 if distance == "squared" else distances

@@ -1,0 +1,1 @@
+"""What is decided from a score: whether to answer."""

@@ -1,0 +1,357 @@
+"""`UncertaintyPipeline`: texts in, predictions with calibrated confidence out."""
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from knn_ue.arrays import check_positive
+from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
+from knn_ue.decisions.risk import RiskThreshold
+from knn_ue.encoding import Example, Pooling, Task
+from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.encoding.inputs import read_windows
+from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
+from knn_ue.pipeline.entity_answers import SentenceExplanation, explain_sentences
+from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
+from knn_ue.pipeline.fitting import (
+    FitOptions,
+    Progress,
+    check_outputs,
+    chosen_options,
+    encoder_for,
+    fit_outputs,
+    fit_rows,
+    stage,
+)
+from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
+from knn_ue.pipeline.index_choice import tune_fitted, with_index
+from knn_ue.pipeline.model_files import ModelSource
+from knn_ue.pipeline.rows import (
+    Rows,
+    input_examples,
+    iter_examples,
+    labelled_examples,
+    maybe_labelled_examples,
+)
+from knn_ue.report import Evaluation, evaluate
+from knn_ue.stores import IndexOptions
+from knn_ue.tuning import Tolerance, Tuning
+from knn_ue.types import Outputs
+from knn_ue.weighting import Explanation
+
+# So many batches are answered at a time: enough to sort by length, few enough that memory stays flat.
+_BATCHES_AT_ONCE = 32
+
+
+class UncertaintyPipeline:
+    """Any Hugging Face classifier or tagger, made to say how sure it really is.
+
+    Rows are records of `knn_ue.data`, dicts, labelled tuples (see `knn_ue.pipeline.rows`), or the name of a file or
+    source that `knn_ue.data.read_rows` reads. Needs the extra [hf]::
+
+        pipe = UncertaintyPipeline.from_pretrained("model", task="text-classification")
+        pipe.fit("train.jsonl", "validation.jsonl")
+        pipe("a text")  # [{"label": "pos", "score": 0.81, "raw_score": 0.99, "abstained": False, "neighbors": [...]}]
+        pipe.save("ue")
+    """
+
+    fitted_: Fitted
+
+    def __init__(self, encoder: HuggingFaceEncoder, source: ModelSource) -> None:
+        self.encoder = encoder
+        self.source = source
+        self._user_options = encoder.options  # by the user; a method may need other ones
+        self._calibrator_folder: Path | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path: str | Path,
+        task: Task,
+        *,
+        device: str = "auto",
+        pooling: Pooling = "cls",
+        layer: int = -1,
+        all_layers: bool = False,
+        max_length: int | None = None,
+        batch_size: int = 32,
+        context_words: int = 4,
+        passes: int = 1,
+        trust_remote_code: bool = False,
+    ) -> Self:
+        """Load a fine-tuned model from a folder or the hub; see `EncodingOptions` for what the options mean."""
+        encoder, source = load_encoder(
+            path,
+            task,
+            device=device,
+            pooling=pooling,
+            layer=layer,
+            all_layers=all_layers,
+            max_length=max_length,
+            batch_size=batch_size,
+            context_words=context_words,
+            passes=passes,
+            trust_remote_code=trust_remote_code,
+        )
+        return cls(encoder, source)
+
+    def fit(
+        self,
+        train_rows: Rows | Outputs,
+        validation_rows: Rows | Outputs,
+        *,
+        method: str = "knn-ue",
+        index: str | IndexOptions = "auto",
+        n_neighbors: int = 32,
+        max_stored: int | None = None,
+        target_risk: float | None = None,
+        delta: float = 0.1,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Store the training examples and fit the calibrator on the validation rows.
+
+        `max_stored` stores at most so many of them (words, in tagging), of every class as many as far as it has them.
+
+        Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times;
+        mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
+        `progress` is called with "training" or "validation", the rows done and the rows in all.
+
+        With `target_risk` the validation rows are parted in halves at random (by `seed`; whole sentences in tagging):
+        one fits the calibrator, the other chooses the threshold below which answers become abstentions, so that with
+        probability 1 - `delta` at most `target_risk` of the answers given are wrong. This holds in domain only, and
+        only if the validation rows did not already stop the training early: keep other rows for that, or let the
+        train command split its own. In tagging an answer is an entity; entities the model misses are not counted, and
+        those of one sentence are taken as independent, so lower `delta` where they fail together. Where no threshold
+        qualifies, a warning says so and every answer is an abstention unless `abstain_below` is given.
+        """
+        options = FitOptions(
+            method=method,
+            index=index,
+            n_neighbors=n_neighbors,
+            max_stored=max_stored,
+            target_risk=target_risk,
+            delta=delta,
+            seed=seed,
+        )
+        encoder = encoder_for(self.encoder, self._user_options, method)
+        if isinstance(train_rows, Outputs) or isinstance(validation_rows, Outputs):
+            check_outputs(self.encoder.options, encoder.options, method)
+        self.fitted_ = fit_rows(encoder, train_rows, validation_rows, options, progress)
+        self.encoder, self._calibrator_folder = encoder, None
+        threshold = self.threshold_
+        if threshold is not None and not threshold.found:
+            warnings.warn(f"{threshold}; every answer will be an abstention", stacklevel=2)
+        return self
+
+    def __call__(self, inputs: object, *, abstain_below: float | None = None, top: int = 5) -> list[Answer]:
+        """Return a dict for each input; a string, dict, record or tuple is one input, a list holds many.
+
+        Texts and pairs: `label`, `score` (calibrated), `raw_score`, `abstained`, and `neighbors`, the `top` nearest
+        training examples with `id`, `label`, `distance`, `text` and `agrees` (none where the method has no datastore).
+        Tagging, one dict a sentence: `words` with `word`, `tag`, `score`, `raw_score`, `abstained`; `entities` with
+        `type`, `text`, the words from `start` up to, not including, `end`, `score` and `raw_score` (products over the
+        words), `abstained`, and the `neighbors` of the first word. With the method knn-ue-entity an entity's `score` is
+        its own, `raised_by` and `lowered_by` say why, and each sentence has a `score`, the probability that all its
+        entities are right and none is missed, `none_missed`, that of the latter, and `missed`: what it may have missed.
+
+        A score below `abstain_below`, or without it below the fitted threshold, is an abstention: `abstained` is True,
+        the label, tag or type is None, and what it would have been stands under `would_be`. In tagging entities
+        abstain, with all their words; where tags are not IOB2, words do.
+        """
+        return list(self._answers(input_examples(inputs, self.task), abstain_below, top))
+
+    def predict_stream(self, rows: Rows, *, abstain_below: float | None = None, top: int = 5) -> Iterator[Answer]:
+        """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
+        return self._answers(iter_examples(rows, self.task, labelled=False), abstain_below, top)
+
+    def outputs(self, rows: Rows | Outputs, *, with_labels: bool = True, progress: Progress | None = None) -> Outputs:
+        """Return what the model says about the rows, with labels where they have them; `Outputs` are passed on."""
+        if isinstance(rows, Outputs):
+            return rows
+        examples = list(iter_examples(rows, self.task, labelled=with_labels))
+        return self.encoder.encode(examples, with_labels=with_labels, progress=stage(progress, "test"))
+
+    def evaluate(
+        self,
+        rows: Rows | Outputs,
+        out_of_domain: Rows | Outputs | Mapping[str, Rows | Outputs] | None = None,
+        *,
+        n_bins: int = 10,
+        n_bootstrap: int = 0,
+        level: float = 0.95,
+        seed: int = 0,
+    ) -> Evaluation:
+        """Return every metric on labelled rows, the method beside the raw model; see `knn_ue.evaluate`.
+
+        An out-of-domain set in which every row has a label that the model knows is measured too; any other one is
+        only told apart from `rows` by its confidence.
+        """
+        test = rows if isinstance(rows, Outputs) else self._labelled_outputs(rows)
+        sets = out_of_domain if isinstance(out_of_domain, Mapping) else {"out_of_domain": out_of_domain}
+        elsewhere = {name: self._maybe_labelled(found) for name, found in sets.items() if found is not None}
+        return evaluate(
+            {self.method_: self.calibrator_},
+            test,
+            out_of_domain=elsewhere or None,
+            n_bins=n_bins,
+            n_bootstrap=n_bootstrap,
+            level=level,
+            seed=seed,
+        )
+
+    def explain(self, inputs: object, *, top: int = 5) -> list[Explanation] | list[SentenceExplanation]:
+        """Return why each input, or each word in tagging, is as sure as it is; for kNN-UE only.
+
+        With knn-ue-entity: a record a sentence, with its entities, what raised and lowered each, and what was missed.
+        """
+        calibrator = self.calibrator_
+        if not isinstance(calibrator, KnnUE):
+            raise InvalidInputError(
+                f"explain needs the method knn-ue or knn-ue-no-label, this pipeline was fitted with {self.method_!r}: "
+                "fit with one of them"
+            )
+        examples = list(input_examples(inputs, self.task))
+        outputs = self.encoder.encode(examples, with_labels=False)
+        if not len(outputs):
+            return []
+        if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
+            check_positive(top, "top")
+            return explain_sentences(examples, calibrator.answer(outputs, top=top))
+        return calibrator.explain(outputs, top=top)
+
+    def tune_index(
+        self, *, tolerance: Tolerance | None = None, thorough: bool = False, progress: Progress | None = None
+    ) -> Tuning:
+        """Choose the cheapest index that keeps the calibration (see `knn_ue.tuning`), use it, and fit anew by it.
+
+        The validation rows decide, those kept for the threshold excepted; a threshold is chosen again. `thorough` tries
+        every candidate, for the whole picture.
+        """
+        calibrator, tuning = tune_fitted(
+            self._ready(), tolerance=tolerance or Tolerance(), thorough=thorough, progress=progress
+        )
+        self._fit_anew(calibrator)
+        return tuning
+
+    def use_index(self, index: str | IndexOptions) -> Self:
+        """Search the stored examples by another index, and fit anew by it; a threshold is chosen again."""
+        self._fit_anew(with_index(self._ready(), index))
+        return self
+
+    def _fit_anew(self, calibrator: LogitScaling) -> None:
+        fitted = self._ready()
+        threshold = fitted.threshold
+        risk = None if threshold is None else (threshold.target_risk, threshold.delta)
+        self.fitted_ = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, risk)
+        self._calibrator_folder = None
+
+    def save(self, path: str | Path) -> None:
+        """Write one UE folder in one step: options, calibrator, validation outputs, threshold, and the model.
+
+        The files of a model loaded from a folder are copied, large ones by hard link where the disk allows it, so that
+        the UE folder may be moved. A model from the hub is recorded by name.
+        """
+        save_pipeline(path, self.encoder, self.source, self._ready(), self._calibrator_folder)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
+        """Open a UE folder that `save` wrote, after verifying its files."""
+        encoder, source, fitted, calibrator_folder = load_pipeline(
+            path, device=device, trust_remote_code=trust_remote_code
+        )
+        pipe = cls(encoder, source)
+        pipe.fitted_, pipe._calibrator_folder = fitted, calibrator_folder
+        pipe._user_options = chosen_options(encoder.options, fitted.method)
+        return pipe
+
+    def reloaded(self, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
+        """Open a UE folder as `load` does, but keep the model in memory where the folder still holds the same one."""
+        found = load_fitted(path, self.encoder, self.source)
+        if found is None:
+            return self.load(path, device=device, trust_remote_code=trust_remote_code)
+        pipe = type(self)(self.encoder, self.source)
+        pipe.fitted_, pipe._calibrator_folder = found
+        pipe._user_options = self._user_options
+        return pipe
+
+    def abstention_threshold(self, abstain_below: float | None = None) -> float:
+        """Return the score below which an answer is an abstention: as given, else as fitted, else 0."""
+        if abstain_below is not None:
+            if isinstance(abstain_below, bool) or not 0 <= abstain_below <= 1:
+                raise InvalidInputError(f"abstain_below must lie within [0, 1], got {abstain_below!r}")
+            return float(abstain_below)
+        fitted = self.threshold_
+        if fitted is None:
+            return 0.0
+        return math.inf if fitted.threshold is None else fitted.threshold
+
+    @property
+    def task(self) -> Task:
+        """What the model does: "text-classification", "text-pair" or "token-classification"."""
+        return self.encoder.task
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The labels the model knows, in the order of its logits."""
+        return self.encoder.class_names
+
+    @property
+    def method_(self) -> str:
+        """The name of the method that was fitted."""
+        return self._ready().method
+
+    @property
+    def calibrator_(self) -> LogitScaling:
+        """The fitted calibrator."""
+        return self._ready().calibrator
+
+    @property
+    def threshold_(self) -> RiskThreshold | None:
+        """What came of `target_risk`; None where no risk was named."""
+        return self._ready().threshold
+
+    @property
+    def validation_(self) -> Outputs:
+        """The outputs of all validation rows."""
+        return self._ready().validation
+
+    @property
+    def drift_(self) -> DriftQuantiles | None:
+        """Distance and agreement of the validation rows' neighbors; None where the method has none."""
+        return self._ready().drift
+
+    def _ready(self) -> Fitted:
+        if not hasattr(self, "fitted_"):
+            raise NotFittedError(type(self).__name__)
+        return self.fitted_
+
+    def _answers(self, examples: Iterator[Example], abstain_below: float | None, top: int) -> Iterator[Answer]:
+        calibrator = self.calibrator_
+        threshold = self.abstention_threshold(abstain_below)
+        if top:
+            check_positive(top, "top")
+        return self._answer_windows(examples, calibrator, threshold, top)
+
+    def _answer_windows(
+        self, examples: Iterable[Example], calibrator: LogitScaling, threshold: float, top: int
+    ) -> Iterator[Answer]:
+        size = self.encoder.options.batch_size * _BATCHES_AT_ONCE
+        for window in read_windows(examples, self.task, n_rows=size):
+            outputs = self.encoder.encode(window, with_labels=False)
+            if self.task == "token-classification":
+                yield from tagged_answers(window, outputs, calibrator, threshold=threshold, top=top)
+            else:
+                yield from text_answers(outputs, calibrator, threshold=threshold, top=top)
+
+    def _labelled_outputs(self, rows: Rows) -> Outputs:
+        return self.encoder.encode(labelled_examples(rows, self.task, self.class_names, name="test"))
+
+    def _maybe_labelled(self, rows: Rows | Outputs) -> Outputs:
+        if isinstance(rows, Outputs):
+            return rows
+        examples, reason = maybe_labelled_examples(rows, self.task, self.class_names)
+        return self.encoder.encode(examples, with_labels=reason is None)

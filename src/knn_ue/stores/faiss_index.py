@@ -1,0 +1,343 @@
+"""faiss behind one `build_index`; faiss's squared distances end here."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.stores.exact import ExactIndex, direct_distances, sorted_by_distance
+from knn_ue.stores.faiss_file import check_writable, faiss_reason, parts_of, read_faiss, write_faiss
+from knn_ue.stores.options import IndexOptions
+
+_GROWTH = 4
+_ADD_ROWS = 1 << 16
+_SEARCH_VALUES = 1 << 22
+_EXTRA = 8
+
+
+class Index(Protocol):
+    """Rows of an array, ready to be searched; `approximate` says whether its distances are."""
+
+    @property
+    def n_columns(self) -> int: ...
+
+    @property
+    def approximate(self) -> bool: ...
+
+    def search(
+        self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Return Euclidean distances and rows (queries, n_neighbors), sorted by both; (inf, -1) where missing."""
+        ...
+
+    def space(self, vectors: FloatArray) -> FloatArray:
+        """Return `vectors` (n, d) as this index compares them; the very same array where it compares them as given."""
+        ...
+
+
+def build_index(
+    vectors: FloatArray,
+    options: IndexOptions,
+    *,
+    keep_vectors: bool = True,
+    train_rows: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Index:
+    """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied.
+
+    It is trained on `train_rows` rows drawn by `seed`, or all; `progress` is told how many rows it holds so far.
+    """
+    if not keep_vectors:
+        check_keeps_vectors(options)
+    if options.factory == "Flat":
+        _refuse_settings(options)
+        return ExactIndex(vectors)
+    inner = _untrained(options, vectors.shape[1])
+    quantizers = _prepare_training(inner)
+    sample = _sample(vectors, train_rows, seed)
+    with _build_errors(
+        options, len(sample), way_out="store more examples" if sample is vectors else "raise train_rows"
+    ):
+        inner.train(sample)
+    _drop_training_leftovers(inner)
+    quantizers.clear()
+    for start in range(0, len(vectors), _ADD_ROWS):
+        with _build_errors(options, len(vectors), way_out="store fewer examples"):
+            inner.add(vectors[start : start + _ADD_ROWS])
+        if progress is not None:
+            progress(inner.ntotal)
+    return FaissIndex(inner, vectors if keep_vectors else None, options)
+
+
+def check_index(options: IndexOptions, n_columns: int) -> None:
+    """Raise where an index over `n_columns` could not be built or saved whatever its rows, before they are made."""
+    if options.factory == "Flat":
+        _refuse_settings(options)
+        return
+    inner = _untrained(options, n_columns)
+    check_writable(inner)
+    _apply_settings(inner, options)
+
+
+def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
+    """Build what was built before over other rows; exact where too few are left for it."""
+    try:
+        return build_index(vectors, options)
+    except InvalidInputError:
+        return ExactIndex(vectors)
+
+
+def read_index(path: Path, shape: tuple[int, ...], vectors: FloatArray | None, options: IndexOptions) -> "FaissIndex":
+    """Read a faiss file whose checksum was verified, refusing one that is not over `shape` (rows, columns)."""
+    return FaissIndex(read_faiss(path, shape), vectors, options)
+
+
+def check_keeps_vectors(options: IndexOptions) -> None:
+    """Raise unless an index with these `options` can do without the vectors."""
+    if options.factory == "Flat" or options.recompute:
+        raise InvalidInputError(
+            "without vectors exact distances cannot be computed: use keep_vectors=True, or an index that does without, "
+            'such as IndexOptions(factory="PCA64,PQ16", recompute=False)'
+        )
+
+
+class FaissIndex:
+    """A faiss index proposes rows; their distances are computed from the vectors, or the index's own are kept."""
+
+    def __init__(
+        self, inner: Any, vectors: FloatArray | None, options: IndexOptions, *, searched: Any | None = None
+    ) -> None:
+        self.inner = inner
+        self._searched = inner if searched is None else searched  # a copy of `inner`, on a GPU
+        self.vectors = vectors
+        self.refine_factor = options.refine_factor
+        self.approximate = not options.recompute
+        _apply_settings(inner, options)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the vectors as they are given."""
+        return int(self.inner.d)
+
+    def search(
+        self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """See `Index.search`; fetches more where excluded rows leave fewer than `n_neighbors`."""
+        n_rows: int = self.inner.ntotal
+        fetch = min(n_rows, n_neighbors * self.refine_factor)
+        distances, rows, filled = self._search_once(queries, n_neighbors, fetch, excluded)
+        if excluded is not None:
+            # What faiss did not fill now it will not fill later.
+            pending = np.flatnonzero(filled & (rows[:, -1] < 0))
+            while len(pending) and fetch < n_rows:
+                fetch = min(n_rows, fetch * _GROWTH)
+                distances[pending], rows[pending], filled = self._search_once(
+                    queries[pending], n_neighbors, fetch, excluded
+                )
+                pending = pending[filled & (rows[pending, -1] < 0)]
+        return distances, rows
+
+    def space(self, vectors: FloatArray) -> FloatArray:
+        """See `Index.space`: what stands before the index (PCA, OPQ, ...) where its own distances are kept."""
+        for transform in _transforms_of(self.inner) if self.approximate else []:
+            vectors = transform.apply(vectors)
+        return vectors
+
+    def write(self, path: Path) -> None:
+        """Write the faiss part to a file."""
+        write_faiss(self.inner, path)
+
+    def _search_once(
+        self, queries: FloatArray, n_neighbors: int, fetch: int, excluded: BoolArray | None
+    ) -> tuple[FloatArray, IntArray, BoolArray]:
+        """Return distances, rows, and for which queries (n,) faiss found all it was asked to fetch."""
+        step = max(1, _SEARCH_VALUES // max(1, fetch))
+        if len(queries) > step:
+            blocks = [queries[start : start + step] for start in range(0, len(queries), step)]
+            parts = [self._search_once(block, n_neighbors, fetch, excluded) for block in blocks]
+            distances, rows, filled = (np.concatenate(part) for part in zip(*parts, strict=True))
+            return distances, rows, filled
+        squared, found = self._propose(queries, fetch)
+        filled = found[:, -1] >= 0 if fetch else np.zeros(len(queries), dtype=bool)
+        if excluded is not None:
+            found = np.where(excluded[found], -1, found)
+        if self.approximate:
+            distances, rows = _sorted_roots(squared, found, n_neighbors)
+        else:
+            assert self.vectors is not None
+            found = _shortlist(self.vectors, queries, found, n_neighbors + _EXTRA)
+            distances, rows = sorted_by_distance(direct_distances(self.vectors, queries, found), found, n_neighbors)
+        if fetch < n_neighbors:
+            padding = ((0, 0), (0, n_neighbors - fetch))
+            distances, rows = (
+                np.pad(distances, padding, constant_values=np.inf),
+                np.pad(rows, padding, constant_values=-1),
+            )
+        return distances, rows, filled
+
+    def _propose(self, queries: FloatArray, fetch: int) -> tuple[FloatArray, IntArray]:
+        if not fetch or not len(queries):
+            return np.empty((len(queries), fetch), dtype=np.float32), np.empty((len(queries), fetch), dtype=np.int64)
+        squared: FloatArray
+        found: IntArray
+        try:
+            squared, found = self._searched.search(queries, fetch)
+        except (RuntimeError, MemoryError) as error:
+            raise StorageError(f"faiss cannot search this index ({faiss_reason(error)}): rebuild it") from None
+        if found.max() >= self.inner.ntotal or found.min() < -1:
+            raise StorageError(f"the index names rows that do not exist among {self.inner.ntotal}: rebuild it")
+        return squared, found
+
+
+def _shortlist(vectors: FloatArray, queries: FloatArray, rows: IntArray, n_kept: int) -> IntArray:
+    """Return the `n_kept` of each query's `rows` (n, candidates) that lie nearest in float32, in no order.
+
+    faiss compares them in place, which is ten times faster than to gather them; what is left is compared in float64.
+    """
+    if rows.shape[1] <= n_kept:
+        return rows
+    import faiss
+
+    squared = np.full(rows.shape, np.inf, dtype=np.float32)
+    rows = np.ascontiguousarray(rows)
+    pointers = [faiss.swig_ptr(array) for array in (squared, queries, vectors, rows)]
+    # It leaves alone what belongs to a row of -1.
+    faiss.fvec_L2sqr_by_idx(*pointers, vectors.shape[1], *rows.shape)  # type: ignore[attr-defined]
+    keys = _sort_keys(squared, rows)
+    keys.partition(n_kept - 1, axis=1)
+    return keys[:, :n_kept].view("<i4")[:, ::2].astype(np.int64)
+
+
+def _sort_keys(squared: FloatArray, rows: IntArray) -> IntArray:
+    """Return one integer for each float32 squared distance and its row, which orders by both; a row of -1 comes last.
+
+    The bits of floats that are not negative rise with them. So a distance above its row makes one integer to sort,
+    which is several times faster than sorting by two keys.
+    """
+    pairs = np.empty((*rows.shape, 2), dtype="<i4")
+    pairs[..., 0] = rows
+    # Rounding makes some of faiss's distances negative.
+    np.maximum(squared.view(np.int32), 0, out=pairs[..., 1])
+    missing = rows < 0
+    if missing.any():
+        pairs[missing, 1] = np.iinfo(np.int32).max
+    keys: IntArray = pairs.view("<i8")[..., 0]
+    return keys
+
+
+def _sorted_roots(squared: FloatArray, rows: IntArray, n_neighbors: int) -> tuple[FloatArray, IntArray]:
+    """Return the roots of float32 `squared` distances and their rows, sorted by both; (inf, -1) where missing."""
+    if np.isnan(squared.min(initial=0.0)):
+        raise StorageError("the index holds distances that are not numbers: rebuild it")
+    keys = _sort_keys(squared, rows)
+    keys.sort(axis=1)
+    pairs = np.ascontiguousarray(keys[:, :n_neighbors]).view("<i4").reshape(len(keys), -1, 2)
+    found = pairs[..., 0].astype(np.int64)
+    distances = np.ascontiguousarray(pairs[..., 1]).view("<f4").astype(np.float64)
+    distances[found < 0] = np.inf
+    return np.sqrt(distances, out=distances), found
+
+
+def _apply_settings(inner: Any, options: IndexOptions) -> None:
+    """Set search options on the index inside a pre-transform, where `nprobe` on the outer one is silently ignored."""
+    import faiss
+
+    for value, name, faiss_name in (
+        (options.n_probe, "n_probe", "nprobe"),
+        (options.ef_search, "ef_search", "efSearch"),
+    ):
+        if value is None:
+            continue
+        try:
+            faiss.ParameterSpace().set_index_parameter(inner, faiss_name, value)
+        except RuntimeError:
+            raise InvalidInputError(f"{name}={value} has no effect on {options.factory!r}: leave it out") from None
+    # faiss allocates for as many as it is told, also where it is told by a file.
+    for part in parts_of(inner):
+        if hasattr(part, "nprobe"):
+            part.nprobe = min(max(1, part.nprobe), part.nlist)
+        if hasattr(part, "hnsw"):
+            part.hnsw.efSearch = min(max(1, part.hnsw.efSearch), max(1, part.ntotal))
+
+
+def _untrained(options: IndexOptions, n_columns: int) -> Any:
+    import faiss
+
+    try:
+        return faiss.index_factory(n_columns, options.factory)
+    except (RuntimeError, MemoryError) as error:
+        raise InvalidInputError(
+            f'index must be "exact", "auto" or a faiss factory string for {n_columns} columns, '
+            f"got {options.factory!r} ({faiss_reason(error)})"
+        ) from None
+
+
+def _refuse_settings(options: IndexOptions) -> None:
+    for name, default in (("n_probe", None), ("ef_search", None), ("refine_factor", 1), ("recompute", True)):
+        if getattr(options, name) != default:
+            raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
+
+
+@contextmanager
+def _build_errors(options: IndexOptions, n_rows: int, *, way_out: str) -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        raise InvalidInputError(
+            f"faiss cannot build {options.factory!r} from {n_rows} rows ({faiss_reason(error)}): "
+            f'{way_out} or choose a smaller index, such as "exact"'
+        ) from None
+
+
+def _sample(vectors: FloatArray, n_rows: int | None, seed: int) -> FloatArray:
+    if n_rows is None or n_rows >= len(vectors):
+        return vectors
+    return vectors[np.sort(np.random.default_rng(seed).choice(len(vectors), n_rows, replace=False))]
+
+
+def _transforms_of(inner: Any) -> list[Any]:
+    """Return what stands before an index, each as its own class."""
+    import faiss
+
+    numbers = range(inner.chain.size() if hasattr(inner, "chain") else 0)
+    return [faiss.downcast_VectorTransform(inner.chain.at(number)) for number in numbers]
+
+
+def _drop_training_leftovers(inner: Any) -> None:
+    """Drop the full matrix (d, d) that a PCA keeps beside the part of it that is applied, and OPQ's quantizer."""
+    for transform in _transforms_of(inner):
+        if hasattr(transform, "PCAMat"):
+            transform.PCAMat.clear()
+        if hasattr(transform, "niter_pq"):
+            transform.pq = None
+
+
+def _prepare_training(inner: Any) -> list[Any]:
+    """Skip what faiss does for others: seconds of reordering each code book, and advice on stderr.
+
+    Returns what has to live until the training is done.
+    """
+    for part in parts_of(inner):
+        if hasattr(part, "do_polysemous_training"):  # only serves a search mode that is not used here
+            part.do_polysemous_training = False
+        owners: list[Any] = [part, getattr(part, "pq", None)]
+        for owner in owners:
+            if hasattr(owner, "cp"):
+                owner.cp.min_points_per_centroid = 1
+    return [_quantizer_of(transform, inner) for transform in _transforms_of(inner) if hasattr(transform, "niter_pq")]
+
+
+def _quantizer_of(transform: Any, inner: Any) -> Any:
+    """Give an OPQ a quantizer with the index's own number of bits, and without advice on stderr."""
+    import faiss
+
+    bits = [part.pq.nbits for part in parts_of(inner) if hasattr(part, "pq")]
+    quantizer = faiss.ProductQuantizer(transform.d_out, transform.M, bits[0] if bits else 8)
+    quantizer.cp.min_points_per_centroid = 1
+    transform.pq = quantizer
+    return quantizer

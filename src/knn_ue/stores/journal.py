@@ -1,0 +1,205 @@
+"""What was added and removed since a folder was written: an append-only file, durable before a change is visible.
+
+A record is a 16-byte head (length of the body, CRC-32 of the body, CRC-32 of the head so far) and a body, which is a
+safetensors document. A crash can only leave an unfinished record at the end: it was never acknowledged and is dropped.
+A finished record that fails its checksum is damage, and said to be.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from io import FileIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from knn_ue.arrays import FloatArray, IntArray, float_matrix, label_vector
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.storage import generation_of, open_plain_file, storage_errors
+from knn_ue.storage.locks import locked
+from knn_ue.storage.tensors import arrays_from_bytes, arrays_to_bytes, stored_array
+from knn_ue.storage.texts import PackedTexts
+
+_MAGIC = b"knn-ue journal 1\n"
+_HEAD = struct.Struct("<QII")
+# Bounds what a hostile journal can make us allocate.
+_MAX_BODY_BYTES = 1 << 31
+_MAX_ZERO_BYTES = 1 << 28
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Added:
+    """Rows that were added: float32 `features` as given by the user, or already `normalized`."""
+
+    features: FloatArray
+    ids: IntArray
+    labels: IntArray
+    texts: PackedTexts
+    normalized: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Removed:
+    """Ids that were removed."""
+
+    ids: IntArray
+
+
+Change = Added | Removed
+
+
+def start_journal(path: Path, generation: str, changes: Sequence[Change] = ()) -> None:
+    """Create the journal of a generation; it says whose it is, so that a swapped one is found out."""
+    with path.open("xb") as file:
+        file.write(_opening(generation))
+        for change in changes:
+            file.write(_record(change))
+
+
+def read_journal(path: Path, generation: str) -> tuple["Journal", list[Change]]:
+    """Return the journal of a generation, ready to be appended to, and every acknowledged change in order."""
+    while True:
+        with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
+            before = os.fstat(file.fileno())
+            try:
+                # The size is taken first: a record that another process finishes while we read must count as unknown,
+                # or our next append would take it for what a crash left, and cut it off.
+                return _read_records(file, path, generation, before.st_size)
+            except StorageError:
+                after = os.fstat(file.fileno())
+                if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+                    raise  # damaged, and not merely half written by another process just then
+
+
+def _read_records(file: BinaryIO, path: Path, generation: str, size: int) -> tuple["Journal", list[Change]]:
+    opening = _opening(generation)
+    if file.read(len(opening)) != opening:
+        raise StorageError(f"{path} is not the journal of generation {generation}: restore it from a copy")
+    changes = []
+    end = len(opening)
+    for body in _bodies(file, path, size):
+        changes.append(_decode(body, path))
+        end += _HEAD.size + len(body)
+    return Journal(path=path, generation=generation, end=end, size=size), changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journal:
+    """A journal as it was last seen: `end` of its last whole record, and `size` with what a crash left behind it."""
+
+    path: Path
+    generation: str
+    end: int
+    size: int
+
+    def append(self, change: Change) -> "Journal":
+        """Write one change and return the longer journal once it is on disk; after an error nothing has changed."""
+        record = _record(change)
+        with storage_errors(f"{self.path} cannot be written", "nothing was changed"), locked(self.path.parent):
+            self.check_unchanged()
+            # Unbuffered, so that what failed to be written cannot be written again when the file closes.
+            with self.path.open("rb+", buffering=0) as file:
+                try:
+                    file.truncate(self.end)  # drop what a crash left unfinished
+                    _write_all(file, self.end, record)
+                except BaseException:
+                    # Back to the size that this journal knows, zeros instead of an unfinished record.
+                    file.truncate(self.end)
+                    file.truncate(self.size)
+                    raise
+        end = self.end + len(record)
+        return replace(self, end=end, size=end)
+
+    def check_unchanged(self) -> None:
+        """Raise if another process has written to the folder since this journal was read."""
+        unchanged = generation_of(self.path.parent) == self.generation and self.path.stat().st_size == self.size
+        if not unchanged:
+            raise StorageError(f"{self.path.parent} was changed by another writer: load it again, then repeat")
+
+
+def _opening(generation: str) -> bytes:
+    return _MAGIC + generation.encode() + b"\n"
+
+
+def _record(change: Change) -> bytes:
+    body = arrays_to_bytes(_to_arrays(change))
+    if len(body) > _MAX_BODY_BYTES:
+        raise InvalidInputError(
+            f"one change may hold {_MAX_BODY_BYTES} bytes, this one has {len(body)}: make it in parts"
+        )
+    return _head(len(body), zlib.crc32(body)) + body
+
+
+def _head(length: int, body_crc: int) -> bytes:
+    return _HEAD.pack(length, body_crc, zlib.crc32(_HEAD.pack(length, body_crc, 0)))
+
+
+def _bodies(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
+    """Yield each record's body up to `size`, or to a record at the end that was never finished."""
+    rest = size - file.tell()
+    while rest >= _HEAD.size:
+        head = file.read(_HEAD.size)
+        length, body_crc, _ = _HEAD.unpack(head)
+        whole_head = head == _head(length, body_crc) and length <= _MAX_BODY_BYTES
+        if (whole_head and length > rest - _HEAD.size) or (not any(head) and _only_zeros(file)):
+            return
+        body = file.read(length) if whole_head else b""
+        if not whole_head or zlib.crc32(body) != body_crc:
+            end = size - rest
+            raise StorageError(
+                f"{path} is damaged at byte {end}: restore it from a copy, or cut it to {end} bytes "
+                "to lose the changes from there on"
+            )
+        rest -= _HEAD.size + length
+        yield body
+
+
+def _only_zeros(file: BinaryIO) -> bool:
+    """Say whether nothing but zeros follows: a file system may leave them where a crash cut off a record."""
+    for _ in range(0, _MAX_ZERO_BYTES, _CHUNK_BYTES):
+        chunk = file.read(_CHUNK_BYTES)
+        if not chunk:
+            return True
+        if chunk != bytes(len(chunk)):
+            return False
+    return False
+
+
+def _write_all(file: FileIO, position: int, record: bytes) -> None:
+    file.seek(position)
+    rest = memoryview(record)
+    while rest:
+        rest = rest[file.write(rest) :]
+    os.fsync(file.fileno())
+
+
+def _to_arrays(change: Change) -> dict[str, npt.NDArray[Any]]:
+    if isinstance(change, Removed):
+        return {"removed_ids": change.ids}
+    name = "vectors" if change.normalized else "features"
+    return {name: change.features, "ids": change.ids, "labels": change.labels, **change.texts.to_arrays()}
+
+
+def _decode(body: bytes, path: Path) -> Change:
+    try:
+        arrays = arrays_from_bytes(body)
+        if set(arrays) == {"removed_ids"}:
+            return Removed(ids=stored_array(arrays, "removed_ids", np.int64, 1))
+        normalized = "vectors" in arrays
+        name = "vectors" if normalized else "features"
+        features = float_matrix(stored_array(arrays, name, np.float32, 2), name, dtype=np.float32)
+        texts = PackedTexts.from_arrays(arrays)
+        ids = stored_array(arrays, "ids", np.int64, 1)
+        labels = label_vector(stored_array(arrays, "labels", np.int64, 1), "labels", length=len(features))
+        if not len(features) == len(ids) == len(texts):
+            raise ValueError("rows of different length")
+        return Added(features=features, ids=ids, labels=labels, texts=texts, normalized=normalized)
+    except ValueError as error:
+        raise StorageError(
+            f"{path} holds a record that is neither added nor removed rows ({error}): do not trust it"
+        ) from None

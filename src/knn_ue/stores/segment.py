@@ -1,0 +1,149 @@
+"""Stored examples searched together. A change makes a new segment: a running search never sees half of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
+from knn_ue.storage.texts import PackedTexts
+from knn_ue.stores.exact import ExactIndex
+from knn_ue.stores.faiss_index import Index
+
+Texts = Sequence[str | None] | PackedTexts
+Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Segment:
+    """Rows with rising `ids`, their vectors (if kept), labels, texts, the index over them, and which are `removed`.
+
+    `shared` says that another store may write behind these rows, so that this one may not.
+    """
+
+    vectors: FloatArray | None
+    ids: IntArray
+    labels: IntArray
+    texts: Texts
+    index: Index
+    removed: BoolArray
+    shared: bool = False
+
+    @classmethod
+    def of(cls, vectors: FloatArray | None, ids: IntArray, labels: IntArray, texts: Texts, index: Index) -> "Segment":
+        """Return a segment in which nothing is removed."""
+        return cls(
+            vectors=None if vectors is None else read_only(vectors),
+            ids=ids,
+            labels=labels,
+            texts=texts,
+            index=index,
+            removed=np.zeros(len(ids), dtype=bool),
+        )
+
+    @classmethod
+    def empty(cls, n_columns: int) -> "Segment":
+        """Return a segment without rows."""
+        none = np.empty(0, dtype=np.int64)
+        vectors = np.empty((0, n_columns), dtype=np.float32)
+        return cls.of(vectors, none, none, [], ExactIndex(vectors))
+
+    def __len__(self) -> int:
+        return len(self.ids) - int(self.removed.sum())
+
+    def search(self, queries: FloatArray, n_neighbors: int, *, by: Index | None = None) -> Found:
+        """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing.
+
+        `by` another index over the same rows, if given.
+        """
+        distances, rows = (by or self.index).search(queries, n_neighbors, self._excluded)
+        if not len(self.ids):
+            return distances, rows, rows
+        labels = self.labels[rows]
+        # Rising ids that end at n - 1 are the rows themselves.
+        ids = rows if self.ids[-1] == len(self.ids) - 1 else self.ids[rows]
+        missing = rows < 0
+        if missing.any():
+            labels[missing] = -1
+            ids[missing] = -1
+        return distances, ids, labels
+
+    @cached_property
+    def _excluded(self) -> BoolArray | None:
+        return self.removed if self.removed.any() else None
+
+    def rows_of(self, ids: IntArray) -> IntArray:
+        """Return the row of each id, -1 where it is not here or was removed."""
+        rows = np.searchsorted(self.ids, ids)
+        rows[rows == len(self.ids)] = -1
+        here = rows >= 0
+        here[here] = (self.ids[rows[here]] == ids[here]) & ~self.removed[rows[here]]
+        return np.where(here, rows, -1)
+
+    def without(self, ids: IntArray) -> "Segment":
+        """Return the segment with those of `ids` that are here marked as removed."""
+        rows = self.rows_of(ids)
+        removed = self.removed.copy()
+        removed[rows[rows >= 0]] = True
+        return replace(self, removed=removed)
+
+    def extended(
+        self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None], beside: Index
+    ) -> "Segment":
+        """Return a segment with more rows at its end, searched exactly in the space of the index `beside` it."""
+        all_vectors = self._append_rows(self.require_vectors(), vectors)
+        compared = beside.space(vectors)
+        longer = Segment.of(
+            all_vectors,
+            np.concatenate((self.ids, ids)),
+            np.concatenate((self.labels, labels)),
+            [*self.texts, *texts],
+            ExactIndex(all_vectors if compared is vectors else self._append_rows(self._compared, compared)),
+        )
+        return replace(longer, removed=np.concatenate((self.removed, longer.removed[len(self.removed) :])))
+
+    def _append_rows(self, vectors: FloatArray, more: FloatArray) -> FloatArray:
+        """Append without copying the old rows each time: the array grows inside a buffer twice its size.
+
+        Only the newest segment may write behind its end, and it alone is ever extended, unless it is shared.
+        """
+        total = len(vectors) + len(more)
+        buffer = vectors.base if isinstance(vectors.base, np.ndarray) else vectors
+        room = buffer.ndim == 2 and len(buffer) >= total and buffer.flags.writeable and len(vectors) > 0
+        if self.shared or not room:
+            buffer = np.empty((2 * total, more.shape[1]), dtype=np.float32)
+            if len(vectors):  # an empty segment may have other columns than the space it grows in
+                buffer[: len(vectors)] = vectors
+        buffer[len(vectors) : total] = more
+        return buffer[:total]
+
+    def require_vectors(self) -> FloatArray:
+        """Return the vectors of a segment that keeps them."""
+        assert self.vectors is not None
+        return self.vectors
+
+    @property
+    def _compared(self) -> FloatArray:
+        assert isinstance(self.index, ExactIndex)
+        return self.index.vectors
+
+    def live(self) -> tuple[FloatArray, IntArray, IntArray, list[str | None]]:
+        """Return copies of vectors, ids, labels and texts of the rows that are not removed."""
+        (rows,) = np.nonzero(~self.removed)
+        return (
+            self.require_vectors()[rows],
+            self.ids[rows],
+            self.labels[rows],
+            [self.texts[row] for row in rows.tolist()],
+        )
+
+
+def merged(first: Found, second: Found) -> Found:
+    """Return the nearest of two results, as many as each has columns."""
+    n_neighbors = first[0].shape[1]
+    distances = np.concatenate((first[0], second[0]), axis=1)
+    ids, labels = (np.concatenate(pair, axis=1) for pair in ((first[1], second[1]), (first[2], second[2])))
+    order = np.lexsort((ids, distances), axis=1)[:, :n_neighbors]
+    take = np.take_along_axis
+    return take(distances, order, axis=1), take(ids, order, axis=1), take(labels, order, axis=1)

@@ -1,0 +1,140 @@
+"""An index, measured: how long it takes, what it holds, and what kNN-UE makes of the neighbors it finds."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from knn_ue import metrics
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.calibrators import KnnUE
+from knn_ue.stores import IndexOptions
+from knn_ue.stores.faiss_index import FaissIndex, Index
+from knn_ue.tuning.trials import Tolerance, Trial
+from knn_ue.types import Neighbors, Outputs
+
+# (confidence, correct) of the answers that a user is given: rows, or whole entities in tagging
+Scored = Callable[[Outputs, KnnUE], tuple[FloatArray, BoolArray]]
+
+_BATCH = 256
+_TIMED_QUERIES = 2048
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Neighbors that were searched for before, in the place of a datastore."""
+
+    neighbors: Neighbors
+    n_stored: int
+
+    def __len__(self) -> int:
+        return self.n_stored
+
+    def search(self, features: object, n_neighbors: int) -> Neighbors:
+        """Return what was found, whatever is asked."""
+        del features, n_neighbors
+        return self.neighbors
+
+    def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
+        """Return no text: nobody explains a trial."""
+        return [None] * len(ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """What the exact search found and made of it: all others are compared with it."""
+
+    trial: Trial
+    rows: IntArray
+    losses: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IndexTrials:
+    """The stored `vectors` and `labels`, and the `validation` rows that are asked for."""
+
+    vectors: FloatArray
+    labels: IntArray
+    validation: Outputs
+    n_neighbors: int
+    use_labels: bool
+    tolerance: Tolerance
+    scored: Scored
+
+    def measure_exact(self, index: Index) -> Exact:
+        """Measure the exact search."""
+        found, losses, ece = self._answers(index)
+        trial = Trial(
+            options=IndexOptions(),
+            milliseconds=self._milliseconds(index),
+            n_bytes=self.vectors.nbytes,
+            coverage=1.0,
+            nll=float(losses.mean()),
+            ece=ece,
+            nll_increase=0.0,
+            good_enough=self.fits(self.vectors.nbytes),
+        )
+        return Exact(trial, found.ids, losses)
+
+    def measure(self, index: FaissIndex, options: IndexOptions, index_bytes: int, exact: Exact) -> Trial:
+        """Measure an index with these settings, against the exact search."""
+        found, losses, ece = self._answers(index)
+        increase = self._upper_end(losses - exact.losses)
+        n_bytes = index_bytes + (self.vectors.nbytes if options.recompute else 0)
+        return Trial(
+            options=options,
+            milliseconds=self._milliseconds(index),
+            n_bytes=n_bytes,
+            coverage=metrics.neighbor_coverage(exact_ids=exact.rows, found_ids=found.ids),
+            nll=float(losses.mean()),
+            ece=ece,
+            nll_increase=increase,
+            good_enough=self.fits(n_bytes)
+            and increase <= self.tolerance.nll * exact.trial.nll
+            and ece <= exact.trial.ece + self.tolerance.ece,
+        )
+
+    def _answers(self, index: Index) -> tuple[Neighbors, FloatArray, float]:
+        """Return the neighbors found, the log-loss of each row and the ECE of the answers that kNN-UE gives by them."""
+        distances, rows = index.search(self._queries, self.n_neighbors)
+        labels = np.where(rows >= 0, self.labels[rows], -1)
+        found = Neighbors(distances=distances, ids=rows, labels=labels)
+        calibrator = KnnUE(_Found(found, len(self.vectors)), n_neighbors=self.n_neighbors, use_labels=self.use_labels)
+        calibrator.fit(self.validation)
+        truth = self.validation.require_labels("tune_index")
+        probs = calibrator.predict_proba(self.validation)[np.arange(len(truth)), truth]
+        confidence, correct = self.scored(self.validation, calibrator)
+        ece = metrics.expected_calibration_error(confidence=confidence, correct=correct) if len(correct) else 0.0
+        return found, -np.log(np.maximum(probs, np.finfo(np.float64).tiny)), ece
+
+    def _milliseconds(self, index: Index) -> float:
+        queries = self._queries[:_TIMED_QUERIES]
+        best = np.inf
+        for _ in range(_ROUNDS):  # the best of them: what else the machine does only ever adds
+            began = time.perf_counter()
+            for start in range(0, len(queries), _BATCH):
+                index.search(queries[start : start + _BATCH], self.n_neighbors)
+            best = min(best, time.perf_counter() - began)
+        return 1000 * float(best) / len(queries)
+
+    def _upper_end(self, differences: FloatArray) -> float:
+        """Return the upper end of the one-sided interval of the mean; the words of a sentence count as one draw."""
+        groups = self.validation.groups
+        numbers = np.arange(len(differences)) if groups is None else np.unique(groups, return_inverse=True)[1]
+        sums = np.bincount(numbers, weights=differences)
+        mean = float(differences.mean())
+        spread = sums - mean * np.bincount(numbers)
+        n_draws = max(2, len(sums))
+        error = float(np.sqrt((spread**2).sum() * n_draws / (n_draws - 1))) / len(differences)
+        return mean + NormalDist().inv_cdf(self.tolerance.level) * error
+
+    def fits(self, n_bytes: int) -> bool:
+        """Say whether so many bytes are within the memory limit, if there is one."""
+        return self.tolerance.max_bytes is None or n_bytes <= self.tolerance.max_bytes
+
+    @property
+    def _queries(self) -> FloatArray:
+        return np.ascontiguousarray(self.validation.require_features("tune_index"), dtype=np.float32)

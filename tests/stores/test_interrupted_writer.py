@@ -1,0 +1,115 @@
+"""A writer stopped at any moment, by SIGKILL or Ctrl-C, leaves a whole state and loses nothing it acknowledged."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from knn_ue.errors import StorageError
+from knn_ue.stores import Datastore
+from knn_ue.stores.journal import Journal
+
+SCRIPT = Path(__file__).with_name("interrupted_writer.py")
+
+
+def interrupt(folder, n_times, sign, seed):
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(folder), str(n_times), str(int(sign)), str(seed)],
+        env=os.environ | threads,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_writer_killed_at_random_moments_leaves_a_whole_state(tmp_path):
+    assert "interrupted 40 times" in interrupt(tmp_path, 40, signal.SIGKILL, seed=0)
+
+
+@pytest.mark.slow
+def test_a_writer_interrupted_from_the_keyboard_leaves_a_whole_state(tmp_path):
+    assert "interrupted 40 times" in interrupt(tmp_path, 40, signal.SIGINT, seed=1)
+
+
+@pytest.mark.slow
+def test_a_writer_killed_three_hundred_times_leaves_a_whole_state_each_time(tmp_path):
+    assert "interrupted 300 times" in interrupt(tmp_path, 300, signal.SIGKILL, seed=2)
+
+
+@pytest.mark.slow
+def test_a_writer_interrupted_two_hundred_times_leaves_a_whole_state_each_time(tmp_path):
+    assert "interrupted 200 times" in interrupt(tmp_path, 200, signal.SIGINT, seed=4)
+
+
+class Interrupt(KeyboardInterrupt):
+    """Ctrl-C at a chosen moment."""
+
+
+def test_an_interrupt_between_disk_and_memory_asks_for_a_reload_before_the_next_change(saved, monkeypatch):
+    store, append = Datastore.load(saved), Journal.append
+
+    def interrupted(journal, change):
+        append(journal, change)
+        raise Interrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupt):
+        patch.setattr(Journal, "append", interrupted)
+        store.add(np.ones((1, 4)), [5])
+
+    with pytest.raises(StorageError, match="was changed by another writer: load it again, then repeat"):
+        store.add(np.ones((1, 4)), [6])
+    assert len(store) == 4
+    assert Datastore.load(saved).add(np.ones((1, 4)), [6]).tolist() == [5]
+
+
+def test_an_interrupt_while_a_change_is_written_leaves_a_store_that_goes_on(saved, monkeypatch):
+    store = Datastore.load(saved)
+
+    def interrupted(file, position, record):
+        file.seek(position)
+        file.write(record[:30])
+        raise Interrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupt):
+        patch.setattr("knn_ue.stores.journal._write_all", interrupted)
+        store.add(np.ones((1, 4)), [5])
+
+    assert store.add(np.ones((1, 4)), [6]).tolist() == [4]
+    assert len(Datastore.load(saved)) == 5
+
+
+@pytest.mark.parametrize(
+    "moment", ["knn_ue.storage.folder.write_arrays", "knn_ue.storage.folder._sync_folder", "os.replace"]
+)
+def test_an_interrupt_during_save_leaves_the_old_store_and_no_litter(saved, moment, monkeypatch):
+    before = sorted(saved.iterdir())
+
+    def interrupted(*_):
+        raise Interrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupt):
+        patch.setattr(moment, interrupted)
+        Datastore.build(np.ones((2, 2)), [0, 1]).save(saved)
+
+    assert sorted(saved.iterdir()) == before
+    assert len(Datastore.load(saved)) == 4
+
+
+def test_an_interrupt_just_after_the_commit_leaves_the_new_store(saved, monkeypatch):
+    def interrupted(*_):
+        raise Interrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupt):
+        patch.setattr("knn_ue.storage.folder._remove_ours", interrupted)
+        Datastore.build(np.ones((2, 2)), [0, 1]).save(saved)
+
+    assert len(Datastore.load(saved)) == 2
