@@ -1,0 +1,111 @@
+"""How long is the walk? Counts the files, functions and depth of `knn-ue fit` and `knn-ue predict`.
+
+A tiny BERT with random weights is fitted and asked in this process, with a profiler that looks only at knn_ue. The last
+line is a fingerprint of all scores: it must not change when code is only moved.
+
+    python benchmarks/walk.py [--task text] [--method knn-ue]
+
+To compare with another version of the library, run this file with its `src` on PYTHONPATH.
+"""
+
+import argparse
+import hashlib
+import json
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import knn_ue
+from cli_files import TASKS, data_of, read_lines, run
+from tiny_models import save_tiny_model
+
+OURS = str(Path(knn_ue.__file__).parent)
+
+
+class Walk:
+    """A profiler that counts what of ours is called."""
+
+    def __init__(self) -> None:
+        self.functions: set[tuple[str, str]] = set()
+        self.depth = self._depth = 0
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event not in ("call", "return") or not frame.f_code.co_filename.startswith(OURS):
+            return
+        if frame.f_code.co_name.startswith("<"):  # a module, a comprehension, a lambda: no place one has to open
+            return
+        if event == "return":
+            self._depth -= 1
+            return
+        self._depth += 1
+        self.depth = max(self.depth, self._depth)
+        self.functions.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    @property
+    def files(self) -> set[str]:
+        """The files in which something was called."""
+        return {name for name, _ in self.functions}
+
+
+def scores_in(answer: Any) -> Iterator[float]:
+    """Yield every score of an answer, wherever it stands."""
+    if isinstance(answer, dict):
+        for key in sorted(answer):
+            if key in ("score", "raw_score"):
+                yield float(answer[key])
+            else:
+                yield from scores_in(answer[key])
+    elif isinstance(answer, list):
+        for part in answer:
+            yield from scores_in(part)
+
+
+def fit_and_predict(folder: Path, model: Path, options: argparse.Namespace) -> list[Any]:
+    """Run both commands in `folder` and return the answers."""
+    folder.mkdir()
+    train, validation, test = data_of(options.task, folder)
+    ue, output = folder / "ue", folder / "answers.jsonl"
+    method = ("--task", options.task, "--method", options.method, "--index", "exact", "--neighbors", 8)
+    for command in (
+        ("fit", model, "--train", train, "--validation", validation, "--out", ue, *method, "--device", "cpu"),
+        ("predict", ue, "--input", test, "--output", output, "--device", "cpu"),
+    ):
+        result = run(*command)
+        if result.exit_code:
+            sys.exit(result.output)
+    return read_lines(output)
+
+
+def main() -> None:
+    """Fit and predict once, and print the counts as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=sorted(TASKS), default="text")
+    parser.add_argument("--method", default="knn-ue")
+    parser.add_argument("--list", action="store_true", help="name the functions of each file")
+    options = parser.parse_args()
+    walk = Walk()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = save_tiny_model(folder / "model", family="bert", task=TASKS[options.task])
+        fit_and_predict(folder / "first", model, options)  # what is imported on the way is no part of the walk
+        sys.setprofile(walk)
+        answers = fit_and_predict(folder / "second", model, options)
+        sys.setprofile(None)
+        scores = list(scores_in(answers))
+    digest = hashlib.sha256(struct.pack(f"<{len(scores)}d", *scores)).hexdigest()[:16]
+    if options.list:
+        for file in sorted(walk.files):
+            names = sorted(function for name, function in walk.functions if name == file)
+            print(f"{Path(file).relative_to(OURS)} ({len(names)}): {', '.join(names)}")
+    counts = {"files": len(walk.files), "functions": len(walk.functions), "depth": walk.depth}
+    print(json.dumps(counts | {"n_scores": len(scores), "scores": digest}))
+
+
+if __name__ == "__main__":
+    main()
