@@ -31,7 +31,7 @@ def demo(
 
 def _texts(out: Path, quick: bool) -> None:
     from knn_ue.demo import run_text_demo
-    from knn_ue.demo.text import QUICK
+    from knn_ue.demo.text_demo import QUICK
 
     with progress_bars() as progress:
         result = run_text_demo(out, size=QUICK if quick else None, progress=progress)

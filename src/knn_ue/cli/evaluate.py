@@ -35,10 +35,10 @@ def evaluate(
 
     Example: [bold]knn-ue evaluate ue --test test.csv --ood vader:tweets --report report[/bold]
     """
+    from knn_ue.evaluation import evaluate as measure
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.rows import labelled_examples, maybe_labelled_examples
     from knn_ue.report import build_report
-    from knn_ue.report import evaluate as measure
 
     if report is not None:
         check_writable(report)

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from knn_ue.evaluation import RAW, TEST, AnsweredSet, Comparison, Kind, Verdict
 from knn_ue.metrics.inputs import top_label
-from knn_ue.report.comparison import Comparison, Kind, Verdict
-from knn_ue.report.evaluation import AnsweredSet
-from knn_ue.report.record import RAW, TEST
 
 TEMPERATURE = "temperature"
 NAMES: dict[Kind, str] = {

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from knn_ue.report.definitions import COMPARISONS, DEFINITIONS, about_intervals, mistakes_heading, shortened
-from knn_ue.report.frame import page
+from knn_ue.evaluation import DEFINITIONS, RAW, TEST
 from knn_ue.report.headline import listed, percent
+from knn_ue.report.html_page import page
 from knn_ue.report.html_tables import comparison_table, full_tables, key_tables, name_of, neighbor_table, plain, prose
 from knn_ue.report.mistakes import Mistake
 from knn_ue.report.pictures import Picture, PictureKind
-from knn_ue.report.record import RAW, TEST
+from knn_ue.report.wording import COMPARISONS, about_intervals, mistakes_heading, shortened
 
 if TYPE_CHECKING:
-    from knn_ue.report.build import Report
+    from knn_ue.report.report import Report
 
 _PICTURES: dict[PictureKind, tuple[str, str]] = {
     "reliability": (

@@ -5,14 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from knn_ue.report.comparison import Comparison, Kind
-from knn_ue.report.definitions import difference
+from knn_ue.evaluation import STYLES, TEST, UNDEFINED, Comparison, Evaluation, Kind, Table
 from knn_ue.report.headline import NAMES
-from knn_ue.report.record import TEST, Evaluation, Table
-from knn_ue.report.styles import STYLES, UNDEFINED
+from knn_ue.report.wording import difference
 
 if TYPE_CHECKING:
-    from knn_ue.report.build import Report
+    from knn_ue.report.report import Report
 
 # What is shown first: the suffix of the table, the metric, and the question it answers.
 _KEY = (

@@ -3,20 +3,19 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from knn_ue.report.definitions import (
+from knn_ue.evaluation import DEFINITIONS, escaped
+from knn_ue.report.headline import NAMES, percent
+from knn_ue.report.mistakes import Mistake
+from knn_ue.report.wording import (
     COMPARISONS,
-    DEFINITIONS,
     about_intervals,
     difference,
     mistakes_heading,
     shortened,
 )
-from knn_ue.report.headline import NAMES, percent
-from knn_ue.report.mistakes import Mistake
-from knn_ue.report.record import escaped
 
 if TYPE_CHECKING:
-    from knn_ue.report.build import Report
+    from knn_ue.report.report import Report
 
 
 def to_markdown(report: "Report") -> str:

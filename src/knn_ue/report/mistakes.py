@@ -8,8 +8,7 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.calibrators import KnnUE
-from knn_ue.report.evaluation import AnsweredSet
-from knn_ue.report.record import RAW
+from knn_ue.evaluation import RAW, AnsweredSet
 from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from knn_ue.arrays import FloatArray
 from knn_ue.errors import require
+from knn_ue.evaluation import RAW, STYLES, AnsweredSet, Evaluation
 from knn_ue.metrics.inputs import top_label
 from knn_ue.plots import confidence_histogram, reliability_diagram, risk_coverage
-from knn_ue.report.evaluation import AnsweredSet
 from knn_ue.report.headline import listed, percent
-from knn_ue.report.record import RAW, Evaluation
-from knn_ue.report.styles import STYLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.definitions import STYLES, UNDEFINED
 from knn_ue.metrics import Interval
-from knn_ue.report.styles import STYLES, UNDEFINED
 from knn_ue.storage import library_version
 
 RAW = "raw"

@@ -14,9 +14,9 @@ from knn_ue import metrics
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import SoftmaxResponse, TemperatureScaling
 from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.evaluation import STYLES, Evaluation, EvaluationOptions, Table, evaluate
 from knn_ue.methods import make_calibrator
 from knn_ue.metrics import Interval
-from knn_ue.report import STYLES, Evaluation, EvaluationOptions, Table, evaluate
 from knn_ue.toy import pockets, two_blobs
 from knn_ue.types import Outputs
 

@@ -8,8 +8,9 @@ from itertools import pairwise
 import pytest
 
 from knn_ue.calibrators import TemperatureScaling
+from knn_ue.evaluation import STYLES
 from knn_ue.methods import make_calibrator
-from knn_ue.report import STYLES, build_report
+from knn_ue.report import build_report
 from knn_ue.types import Outputs
 
 STRANGE = "<script>alert('x')</script> & \"quoted\" مرحبا 🙂 \x00 end"

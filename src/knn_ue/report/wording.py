@@ -1,28 +1,8 @@
 """What the numbers of a report mean, each in a sentence, and the other sentences that HTML and Markdown share."""
 
-from types import MappingProxyType
-
-from knn_ue.report.comparison import Comparison
+from knn_ue.evaluation import Comparison, EvaluationOptions
 from knn_ue.report.mistakes import Side
-from knn_ue.report.record import EvaluationOptions
 
-DEFINITIONS = MappingProxyType(
-    {
-        "confidence": "the probability of the answer given, the most probable class. Raw: the model's own softmax.",
-        "accuracy": "the share of right answers.",
-        "ECE": "answers are put into bins of equal width by confidence; the gap between mean confidence and accuracy "
-        "of each bin, averaged over the answers. 0 % means that of the answers given 80 %, 80 % are right. MCE is the "
-        "largest gap of a bin.",
-        "AURC and E-AURC": "answer the most confident rows first and average the share of wrong ones over all numbers "
-        "of rows answered; E-AURC is that less the best possible at this accuracy. Times 1000. 0 means that every "
-        "right answer is surer than every wrong one.",
-        "AUROC": "the chance that a right answer has more confidence than a wrong one; of a detection: that a test row "
-        "has more than an out-of-domain row. 50 % is a coin.",
-        "FPR@95": "the share of out-of-domain rows that pass as in-domain if 95 % of the test rows must pass.",
-        "NLL and Brier": "the mean -log probability of the true class, and the squared error of the probabilities.",
-        "distance": "Euclidean, between the features of a row and of its nearest stored examples.",
-    }
-)
 COMPARISONS = (
     "Under each number of another method: ours less theirs on the same rows, with its interval. The verdict is "
     "“better” or “worse” only where the interval leaves out 0; of many comparisons a few are clear by luck."

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.entities import SentenceReading, all_right, find_entities
+from knn_ue.evaluation.evaluation import EvaluationOptions
 from knn_ue.metrics import EntityScores, Interval
 from knn_ue.metrics.inputs import top_label
-from knn_ue.report.record import EvaluationOptions
 from knn_ue.types import Outputs
 
 

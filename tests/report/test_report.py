@@ -9,10 +9,9 @@ import pytest
 from fakes import FixedTemperature
 from knn_ue.arrays import softmax
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.evaluation import Comparison, answered_sets
 from knn_ue.methods import make_calibrator
 from knn_ue.report import build_report
-from knn_ue.report.comparison import Comparison
-from knn_ue.report.evaluation import answered_sets
 from knn_ue.report.headline import headline, percent
 from knn_ue.types import Outputs
 
@@ -24,7 +23,7 @@ TAGS = ("O", "B-PER", "I-PER")
 def no_pictures():
     """Drawing takes most of the time, and other tests look at the pictures."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("knn_ue.report.build.draw_pictures", lambda *_: ())
+        patch.setattr("knn_ue.report.report.draw_pictures", lambda *_: ())
         yield
 
 
@@ -203,7 +202,7 @@ def test_a_failed_write_leaves_the_old_report_and_no_drafts(report, tmp_path, mo
     def full(_descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("knn_ue.report.build.os.fsync", full)
+    monkeypatch.setattr("knn_ue.report.report.os.fsync", full)
     with pytest.raises(StorageError, match="No space left on device"):
         dataclasses.replace(report, title="new").write(tmp_path)
 

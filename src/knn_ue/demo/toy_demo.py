@@ -8,9 +8,9 @@ from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE, TemperatureScaling
 from knn_ue.demo.folder import demo_folder
 from knn_ue.errors import MissingExtraError
+from knn_ue.evaluation import RAW, STYLES, TEST, Evaluation, evaluate
 from knn_ue.methods import make_calibrator
 from knn_ue.plots import reliability_diagram, risk_coverage
-from knn_ue.report import RAW, STYLES, TEST, Evaluation, evaluate
 from knn_ue.toy import pockets, two_blobs
 from knn_ue.types import Calibrator, Outputs
 
@@ -146,8 +146,7 @@ and the nearest training rows.
 ## Do it yourself
 
 ```python
-from knn_ue.calibrators import KnnUE
-from knn_ue.report import evaluate
+from knn_ue import KnnUE, evaluate
 from knn_ue.toy import pockets
 
 train, validation, test, out_of_domain = pockets(seed=0)

@@ -9,8 +9,9 @@ from typing import Any
 
 from knn_ue.calibrators import LogitScaling
 from knn_ue.demo.cache import digest, key_of, key_of_program
+from knn_ue.evaluation import TEST, Evaluation, EvaluationOptions, Table
 from knn_ue.metrics import Interval
-from knn_ue.report import TEST, Evaluation, EvaluationOptions, Table, build_report
+from knn_ue.report import build_report
 from knn_ue.types import Outputs
 
 _KEY = ".report-key"

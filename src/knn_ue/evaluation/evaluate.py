@@ -9,7 +9,8 @@ from knn_ue.arrays import FloatArray, check_not_empty, check_positive, softmax
 from knn_ue.calibrators import KnnUEEntity
 from knn_ue.entities import SentenceReading, is_tagged
 from knn_ue.errors import InvalidInputError
-from knn_ue.report.measures import (
+from knn_ue.evaluation.evaluation import RAW, TEST, Evaluation, EvaluationOptions, Table
+from knn_ue.evaluation.measures import (
     Measures,
     detection_measures,
     entity_measures,
@@ -17,7 +18,6 @@ from knn_ue.report.measures import (
     row_measures,
     sentence_measures,
 )
-from knn_ue.report.record import RAW, TEST, Evaluation, EvaluationOptions, Table
 from knn_ue.types import Calibrator, Outputs
 
 _ONE = "calibrated"

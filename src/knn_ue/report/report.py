@@ -15,14 +15,22 @@ import numpy as np
 from knn_ue.arrays import check_choice
 from knn_ue.calibrators import KnnUE
 from knn_ue.errors import MissingExtraError, StorageError
-from knn_ue.report.comparison import Comparison, compare
-from knn_ue.report.evaluation import AnsweredSet, answered_sets, check_draws, evaluate_sets
+from knn_ue.evaluation import (
+    RAW,
+    AnsweredSet,
+    Comparison,
+    Evaluation,
+    EvaluationOptions,
+    answered_sets,
+    check_draws,
+    compare,
+    evaluate_sets,
+)
 from knn_ue.report.headline import TEMPERATURE, Headline, headline
 from knn_ue.report.html import to_html
 from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
-from knn_ue.report.record import RAW, Evaluation, EvaluationOptions
 from knn_ue.storage import created_folder, library_version, storage_errors
 from knn_ue.types import Calibrator, Outputs
 
