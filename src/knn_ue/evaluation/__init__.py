@@ -1,9 +1,10 @@
 """Outputs and fitted calibrators -> every metric of every method, with intervals and comparisons: numbers only."""
 
+from knn_ue.evaluation.answered import AnsweredSet, answered_sets
 from knn_ue.evaluation.comparison import Comparison, Kind, Verdict, compare
 from knn_ue.evaluation.definitions import DEFINITIONS, STYLES, UNDEFINED, Style
-from knn_ue.evaluation.evaluate import AnsweredSet, answered_sets, check_draws, evaluate, evaluate_sets
-from knn_ue.evaluation.evaluation import RAW, TEST, Evaluation, EvaluationOptions, Table, escaped
+from knn_ue.evaluation.evaluation import check_draws, evaluate, evaluate_sets
+from knn_ue.evaluation.tables import RAW, TEST, Evaluation, EvaluationOptions, Table, escaped
 
 __all__ = [
     "DEFINITIONS",

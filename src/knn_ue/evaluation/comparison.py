@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from knn_ue import metrics
+from knn_ue.evaluation.answered import AnsweredSet
 from knn_ue.evaluation.definitions import STYLES, Style
-from knn_ue.evaluation.evaluate import AnsweredSet
-from knn_ue.evaluation.evaluation import TEST, EvaluationOptions
 from knn_ue.evaluation.measures import Measure, detection_measures, entity_measures, has_entities, row_measures
+from knn_ue.evaluation.tables import TEST, EvaluationOptions
 from knn_ue.metrics import Interval
 
 Verdict = Literal["better", "worse", "no clear difference"]

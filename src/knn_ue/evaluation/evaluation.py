@@ -1,151 +1,99 @@
-"""The record that `evaluate` returns, and its Markdown and JSON."""
+"""`evaluate`: every metric of every method on every set."""
 
-import json
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping
 
-from knn_ue.errors import InvalidInputError
-from knn_ue.evaluation.definitions import STYLES, UNDEFINED
-from knn_ue.metrics import Interval
-from knn_ue.storage import library_version
+import numpy as np
 
-RAW = "raw"
-TEST = "test"
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationOptions:
-    """Bins of the calibration errors; draws, level and seed of the bootstrap intervals (0 draws: none)."""
-
-    n_bins: int = 10
-    n_bootstrap: int = 0
-    level: float = 0.95
-    seed: int = 0
+from knn_ue.arrays import check_positive
+from knn_ue.calibrators.contract import Calibrator
+from knn_ue.evaluation.answered import AnsweredSet, answered_sets
+from knn_ue.evaluation.measures import (
+    Measures,
+    detection_measures,
+    entity_measures,
+    has_entities,
+    row_measures,
+    sentence_measures,
+)
+from knn_ue.evaluation.tables import TEST, Evaluation, EvaluationOptions, Table
+from knn_ue.types import Outputs
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Numbers of one kind about `n` rows: `scores` and, if drawn, `intervals`; method -> metric -> fraction."""
+def evaluate(
+    calibrator: Calibrator | Mapping[str, Calibrator],
+    test: Outputs,
+    *,
+    out_of_domain: Outputs | Mapping[str, Outputs] | None = None,
+    n_bins: int = 10,
+    n_bootstrap: int = 0,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """Return every metric of one fitted calibrator ("calibrated"), or of several by name, beside the "raw" softmax.
 
-    caption: str
-    n: int
-    scores: Mapping[str, Mapping[str, float]]
-    intervals: Mapping[str, Mapping[str, Interval]] = field(default_factory=dict)
+    `test` needs labels. Each out-of-domain set gives the same metrics, if it has labels, and how well confidence tells
+    its rows from the test rows. With `groups` and IOB2 `class_names`, entities are scored too: see `entity_measures`;
+    and whole sentences, where a calibrator has a score for them.
+    `n_bootstrap` draws give percentile intervals, over whole sentences where there are `groups`, else over rows.
 
-    def __getitem__(self, method: str) -> Mapping[str, float]:
-        if method not in self.scores:
-            raise InvalidInputError(f"{method!r} was not evaluated: choose one of {', '.join(self.scores)}")
-        return self.scores[method]
-
-    def to_markdown(self) -> str:
-        """Return a line a metric and a column a method, the best value in bold where it beats the raw model.
-
-        Where there are intervals, bold also asks that its interval and the raw model's do not overlap.
-        """
-        lines = [f"**{escaped(self.caption)}**", "", *_header(self.scores)]
-        for metric in self.scores[RAW]:
-            style = STYLES[metric]
-            best = self.best(metric)
-            shown = [style.show(scores[metric]) for scores in self.scores.values()]
-            lines.append(_line(style.heading, [f"**{text}**" if text == best else text for text in shown]))
-        return "\n".join(lines)
-
-    def intervals_to_markdown(self) -> str:
-        """Return the bounds of the same numbers in the same places."""
-        lines = _header(self.intervals)
-        for metric in self.intervals[RAW]:
-            style = STYLES[metric]
-            found = [intervals[metric] for intervals in self.intervals.values()]
-            lines.append(_line(style.heading, [f"{style.show(x.low)} to {style.show(x.high)}" for x in found]))
-        return "\n".join(lines)
-
-    def best(self, metric: str) -> str | None:
-        """Return the best value as printed, None unless it beats the raw model's: what looks equal is no win."""
-        shown = {method: STYLES[metric].show(scores[metric]) for method, scores in self.scores.items()}
-        values = {method: float(text) for method, text in shown.items() if text != UNDEFINED}
-        if RAW not in values:
-            return None
-        best = (max if STYLES[metric].higher_is_better else min)(values, key=values.__getitem__)
-        if values[best] == values[RAW]:
-            return None
-        if self.intervals:
-            ours, raw = self.intervals[best][metric], self.intervals[RAW][metric]
-            if ours.low <= raw.high and raw.low <= ours.high:
-                return None
-        return shown[best]
-
-    def _to_plain(self) -> dict[str, Any]:
-        scores = {
-            method: {metric: _number(value) for metric, value in values.items()}
-            for method, values in self.scores.items()
-        }
-        intervals = {
-            method: {metric: [_number(x.low), _number(x.high)] for metric, x in values.items()}
-            for method, values in self.intervals.items()
-        }
-        return {"caption": self.caption, "n": self.n, "scores": scores, "intervals": intervals}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """What `evaluate` found, all numbers as fractions: `evaluation["raw"]["ece"]` is the raw model's on the test set.
-
-    `tables` holds all of it: "test"; for each out-of-domain set its name (where it has labels) and "name/detection";
-    for tag sequences also "test/entities" and "name/entities", and where a method has a score for whole sentences
-    "test/sentences" and "name/sentences". Iterating gives the names of the methods.
+    >>> from knn_ue.calibrators import TemperatureScaling
+    >>> from knn_ue.toy import two_blobs
+    >>> train, validation, test = two_blobs(overconfident_by=3.0, seed=0)
+    >>> evaluation = evaluate(TemperatureScaling().fit(validation), test)
+    >>> evaluation["calibrated"]["ece"] < evaluation["raw"]["ece"]
+    True
     """
+    options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, level=level, seed=seed)
+    check_draws(n_bootstrap)
+    return evaluate_sets(answered_sets(calibrator, test, out_of_domain), options)
 
-    n: int
-    n_classes: int
-    options: EvaluationOptions
-    tables: Mapping[str, Table]
 
-    def __getitem__(self, method: str) -> Mapping[str, float]:
-        return self.tables[TEST][method]
+def check_draws(n_bootstrap: int) -> None:
+    """Raise unless `n_bootstrap` is a number of draws, or 0 for none."""
+    if n_bootstrap != 0:
+        check_positive(n_bootstrap, "n_bootstrap")
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.tables[TEST].scores)
 
-    def to_markdown(self) -> str:
-        """Return all tables, intervals folded away; rates in percent, AURC and E-AURC times 1000."""
-        parts = []
-        for table in self.tables.values():
-            parts.append(table.to_markdown())
-            if table.intervals:
-                summary = f"{100 * self.options.level:g} % intervals from {self.options.n_bootstrap} bootstrap draws"
-                parts.append(f"<details><summary>{summary}</summary>\n\n{table.intervals_to_markdown()}\n\n</details>")
-        return "\n\n".join(parts) + "\n"
+def evaluate_sets(sets: Mapping[str, AnsweredSet], options: EvaluationOptions) -> Evaluation:
+    """Return every metric of sets that `answered_sets` made."""
+    test, inside = sets[TEST].outputs, sets[TEST].probs
+    tables = _tables_of_set(TEST, sets[TEST], options)
+    for name, answered in sets.items():
+        if name == TEST:
+            continue
+        outputs, outside = answered.outputs, answered.probs
+        tables |= _tables_of_set(name, answered, options)
+        caption = f"{name}: its {len(outputs)} rows told from the {len(test)} of {TEST} by their lower confidence"
+        measures = {x: detection_measures(test, outputs, (inside[x], outside[x])) for x in inside}
+        tables[f"{name}/detection"] = _table(caption, len(test) + len(outputs), measures, options)
+    return Evaluation(n=len(test), n_classes=test.n_classes, options=options, tables=tables)
 
-    def to_json(self) -> str:
-        """Return everything as JSON: fractions, null for a number that is not defined, [low, high] for an interval."""
-        return json.dumps(self.to_plain(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return what `to_json` writes, as dicts and lists."""
-        return {
-            "library": "knn-ue",
-            "version": library_version(),
-            "n": self.n,
-            "n_classes": self.n_classes,
-            "options": asdict(self.options),
-            "tables": {name: table._to_plain() for name, table in self.tables.items()},
+def _tables_of_set(name: str, answered: AnsweredSet, options: EvaluationOptions) -> dict[str, Table]:
+    outputs, probs, readings = answered.outputs, answered.probs, answered.readings
+    if outputs.labels is None:
+        return {}
+    measures = {method: row_measures(outputs, p, options) for method, p in probs.items()}
+    tables = {name: _table(f"{name}: {len(outputs)} rows", len(outputs), measures, options)}
+    if outputs.groups is not None and has_entities(outputs):
+        n_sentences = len(np.unique(outputs.groups))
+        measures = {method: entity_measures(outputs, p, options, readings.get(method)) for method, p in probs.items()}
+        caption = f"{name}: entities in {n_sentences} sentences"
+        tables[f"{name}/entities"] = _table(caption, n_sentences, measures, options)
+        if readings:
+            measures = {
+                method: sentence_measures(outputs, p, options, readings.get(method)) for method, p in probs.items()
+            }
+            caption = f"{name}: {n_sentences} sentences, right if all entities are and none is missed"
+            tables[f"{name}/sentences"] = _table(caption, n_sentences, measures, options)
+    return tables
+
+
+def _table(caption: str, n: int, measures: Mapping[str, Measures], options: EvaluationOptions) -> Table:
+    scores = {method: {name: x.value() for name, x in found.items()} for method, found in measures.items()}
+    intervals = {}
+    if options.n_bootstrap:
+        intervals = {
+            method: {name: x.interval(options) for name, x in found.items()} for method, found in measures.items()
         }
-
-
-def _header(methods: Mapping[str, object]) -> list[str]:
-    return [_line("", [escaped(name) for name in methods]), f"|---|{'--:|' * len(methods)}"]
-
-
-def _line(first: str, cells: list[str]) -> str:
-    return f"| {first} | {' | '.join(cells)} |"
-
-
-def escaped(text: str) -> str:
-    """Return `text` on one line, so that it cannot break a Markdown table."""
-    return " ".join(text.replace("|", r"\|").replace("*", r"\*").replace("<", "&lt;").split())
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return Table(caption=caption, n=n, scores=scores, intervals=intervals)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.entities import SentenceReading, all_right, find_entities
-from knn_ue.evaluation.evaluation import EvaluationOptions
+from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.tables import EvaluationOptions
 from knn_ue.metrics import EntityScores, Interval
 from knn_ue.metrics.inputs import top_label
 from knn_ue.types import Outputs
@@ -95,6 +96,11 @@ def entity_measures(
     confidence = metrics.sentences(probs.max(axis=1), outputs.groups)
     scores = metrics.score_entities(gold=gold, predicted=predicted, confidence=confidence, aggregate="product")
     if reading is not None:
+        if len(reading.scores) != len(scores.confidence):
+            raise InvalidInputError(
+                f"read() must score each predicted entity: it gave {len(reading.scores)} scores for "
+                f"{len(scores.confidence)} entities"
+            )
         scores = replace(scores, confidence=reading.scores)
     sentence = _sentence_of_each(scores, gold, predicted) if options.n_bootstrap else None
     found = partial(

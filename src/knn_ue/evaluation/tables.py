@@ -1,0 +1,151 @@
+"""The record that `evaluate` returns, and its Markdown and JSON."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.definitions import STYLES, UNDEFINED
+from knn_ue.metrics import Interval
+from knn_ue.storage import library_version
+
+RAW = "raw"
+TEST = "test"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """Bins of the calibration errors; draws, level and seed of the bootstrap intervals (0 draws: none)."""
+
+    n_bins: int = 10
+    n_bootstrap: int = 0
+    level: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Numbers of one kind about `n` rows: `scores` and, if drawn, `intervals`; method -> metric -> fraction."""
+
+    caption: str
+    n: int
+    scores: Mapping[str, Mapping[str, float]]
+    intervals: Mapping[str, Mapping[str, Interval]] = field(default_factory=dict)
+
+    def __getitem__(self, method: str) -> Mapping[str, float]:
+        if method not in self.scores:
+            raise InvalidInputError(f"{method!r} was not evaluated: choose one of {', '.join(self.scores)}")
+        return self.scores[method]
+
+    def to_markdown(self) -> str:
+        """Return a line a metric and a column a method, the best value in bold where it beats the raw model.
+
+        Where there are intervals, bold also asks that its interval and the raw model's do not overlap.
+        """
+        lines = [f"**{escaped(self.caption)}**", "", *_header(self.scores)]
+        for metric in self.scores[RAW]:
+            style = STYLES[metric]
+            best = self.best(metric)
+            shown = [style.show(scores[metric]) for scores in self.scores.values()]
+            lines.append(_line(style.heading, [f"**{text}**" if text == best else text for text in shown]))
+        return "\n".join(lines)
+
+    def intervals_to_markdown(self) -> str:
+        """Return the bounds of the same numbers in the same places."""
+        lines = _header(self.intervals)
+        for metric in self.intervals[RAW]:
+            style = STYLES[metric]
+            found = [intervals[metric] for intervals in self.intervals.values()]
+            lines.append(_line(style.heading, [f"{style.show(x.low)} to {style.show(x.high)}" for x in found]))
+        return "\n".join(lines)
+
+    def best(self, metric: str) -> str | None:
+        """Return the best value as printed, None unless it beats the raw model's: what looks equal is no win."""
+        shown = {method: STYLES[metric].show(scores[metric]) for method, scores in self.scores.items()}
+        values = {method: float(text) for method, text in shown.items() if text != UNDEFINED}
+        if RAW not in values:
+            return None
+        best = (max if STYLES[metric].higher_is_better else min)(values, key=values.__getitem__)
+        if values[best] == values[RAW]:
+            return None
+        if self.intervals:
+            ours, raw = self.intervals[best][metric], self.intervals[RAW][metric]
+            if ours.low <= raw.high and raw.low <= ours.high:
+                return None
+        return shown[best]
+
+    def _to_plain(self) -> dict[str, Any]:
+        scores = {
+            method: {metric: _number(value) for metric, value in values.items()}
+            for method, values in self.scores.items()
+        }
+        intervals = {
+            method: {metric: [_number(x.low), _number(x.high)] for metric, x in values.items()}
+            for method, values in self.intervals.items()
+        }
+        return {"caption": self.caption, "n": self.n, "scores": scores, "intervals": intervals}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What `evaluate` found, all numbers as fractions: `evaluation["raw"]["ece"]` is the raw model's on the test set.
+
+    `tables` holds all of it: "test"; for each out-of-domain set its name (where it has labels) and "name/detection";
+    for tag sequences also "test/entities" and "name/entities", and where a method has a score for whole sentences
+    "test/sentences" and "name/sentences". Iterating gives the names of the methods.
+    """
+
+    n: int
+    n_classes: int
+    options: EvaluationOptions
+    tables: Mapping[str, Table]
+
+    def __getitem__(self, method: str) -> Mapping[str, float]:
+        return self.tables[TEST][method]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables[TEST].scores)
+
+    def to_markdown(self) -> str:
+        """Return all tables, intervals folded away; rates in percent, AURC and E-AURC times 1000."""
+        parts = []
+        for table in self.tables.values():
+            parts.append(table.to_markdown())
+            if table.intervals:
+                summary = f"{100 * self.options.level:g} % intervals from {self.options.n_bootstrap} bootstrap draws"
+                parts.append(f"<details><summary>{summary}</summary>\n\n{table.intervals_to_markdown()}\n\n</details>")
+        return "\n\n".join(parts) + "\n"
+
+    def to_json(self) -> str:
+        """Return everything as JSON: fractions, null for a number that is not defined, [low, high] for an interval."""
+        return json.dumps(self.to_plain(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what `to_json` writes, as dicts and lists."""
+        return {
+            "library": "knn-ue",
+            "version": library_version(),
+            "n": self.n,
+            "n_classes": self.n_classes,
+            "options": asdict(self.options),
+            "tables": {name: table._to_plain() for name, table in self.tables.items()},
+        }
+
+
+def _header(methods: Mapping[str, object]) -> list[str]:
+    return [_line("", [escaped(name) for name in methods]), f"|---|{'--:|' * len(methods)}"]
+
+
+def _line(first: str, cells: list[str]) -> str:
+    return f"| {first} | {' | '.join(cells)} |"
+
+
+def escaped(text: str) -> str:
+    """Return `text` on one line, so that it cannot break a Markdown table."""
+    return " ".join(text.replace("|", r"\|").replace("*", r"\*").replace("<", "&lt;").split())
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
