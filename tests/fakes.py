@@ -13,6 +13,7 @@ from knn_ue.weighting.explain import ExplainedNeighbor
 class FixedTemperature:
     """A calibrator that divides the logits by a number and counts its calls."""
 
+    kind = "fixed-temperature"
     keeps_prediction = True
     fitted_on_validation = False
     explains = False

@@ -47,15 +47,6 @@ def test_the_answers_of_a_method_are_those_with_its_highest_probability(test_set
     assert np.flatnonzero(answered.predicted("a") != test_set.predicted).tolist() == [3, 5]
 
 
-def test_a_tie_leaves_the_models_answer():
-    tie = Outputs(logits=[[0.0, 1.0]], labels=[1])
-
-    answered = answered_sets({"a": FixedTemperature(1e30)}, tie)["test"]
-
-    assert answered.probs["a"][0, 0] == answered.probs["a"][0, 1]
-    assert answered.predicted("a").tolist() == [1]
-
-
 def test_probabilities_may_come_as_lists_of_single_precision(test_set):
     found = evaluate({"a": InFloat32(2.0), "b": FixedTemperature(2.0)}, test_set)
 

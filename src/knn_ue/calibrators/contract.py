@@ -15,6 +15,7 @@ Found = Mapping[str, Neighbors]  # what each store found, by the store's name
 class Calibrator(Protocol):
     """Whatever turns `Outputs` into probabilities one can trust."""
 
+    kind: ClassVar[str]
     keeps_prediction: ClassVar[bool]
     fitted_on_validation: ClassVar[bool]
     explains: ClassVar[bool]

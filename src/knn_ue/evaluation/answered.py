@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from knn_ue.arrays import FloatArray, IntArray, check_not_empty, probability_matrix, softmax
 from knn_ue.calibrators.contract import Calibrator
 from knn_ue.entities import SentenceReading, is_tagged
@@ -28,10 +26,9 @@ class AnsweredSet:
     readings: Mapping[str, SentenceReading] = field(default_factory=dict)
 
     def predicted(self, method: str) -> IntArray:
-        """Return the answers (n,) of a method: the model's own, unless another class is more probable to it."""
-        probs, own = self.probs[method], self.outputs.predicted
-        keeps = probs[np.arange(len(own)), own] >= probs.max(axis=1)
-        return np.where(keeps, own, probs.argmax(axis=1))
+        """Return the answers (n,) of a method; only one that is no logit scaling may differ from the model."""
+        predicted: IntArray = self.probs[method].argmax(axis=1)
+        return predicted
 
 
 def answered_sets(

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import check_choice
-from knn_ue.calibrators import KnnUE
-from knn_ue.errors import MissingExtraError, StorageError
+from knn_ue.calibrators.contract import Calibrator
+from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
 from knn_ue.evaluation import (
     RAW,
     AnsweredSet,
@@ -32,7 +32,7 @@ from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
 from knn_ue.storage import created_folder, library_version, storage_errors
-from knn_ue.types import Calibrator, Outputs
+from knn_ue.types import Outputs
 
 _FAVORITE = "knn-ue"
 
@@ -110,7 +110,7 @@ def build_report(
     *,
     title: str = "How sure is the model, really?",
     method: str | None = None,
-    explain_with: KnnUE | None = None,
+    explain_with: Calibrator | None = None,
     n_mistakes: int = 3,
     n_bins: int = 10,
     n_bootstrap: int = 200,
@@ -168,14 +168,16 @@ def _pictures(
 
 
 def _explainer(
-    calibrators: Mapping[str, Calibrator], method: str, given: KnnUE | None
-) -> tuple[str | None, KnnUE | None]:
-    """Return the calibrator that can name neighbors, and its name if it has one here."""
+    calibrators: Mapping[str, Calibrator], method: str, given: Calibrator | None
+) -> tuple[str | None, Calibrator | None]:
+    """Return the calibrator that explains answers, and its name: the one it has here, else its kind."""
+    if given is not None and not given.explains:
+        raise InvalidInputError(f"explain_with must be a method that explains, such as knn-ue: {given.kind} does not")
     for name in (method, *calibrators):
         found = calibrators[name]
-        if isinstance(found, KnnUE) and (given is None or found is given):
+        if found.explains and (given is None or found is given):
             return name, found
-    return ("kNN-UE" if given else None), given
+    return (None if given is None else given.kind), given
 
 
 def _circumstances(options: EvaluationOptions) -> dict[str, str]:
