@@ -72,7 +72,7 @@ def test_the_headline_names_a_loss_with_both_numbers(toy):
     found = headline(answered(toy), "a", [comparison(), lost])
 
     assert (
-        "Against temperature scaling: clearly worse in calibration error (test: 30.00 % against 20.00 %)."
+        "Against temperature scaling: significantly worse in calibration error (test: 30.00 % against 20.00 %)."
         in found.verdicts
     )
 
@@ -82,7 +82,9 @@ def test_the_headline_names_another_method_that_does_better(toy):
 
     found = headline(answered(toy), "a", [comparison(), lost])
 
-    assert found.verdicts[-1] == "Clearly worse than b in ranking right before wrong (test: 300.00 against 200.00)."
+    assert found.verdicts[-1] == (
+        "Significantly worse than b in ranking of answers by confidence (test: 300.00 against 200.00)."
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,9 @@ def test_the_headline_names_another_method_that_does_better(toy):
     [
         ({}, "better"),
         ({"low": 0.01, "high": 0.1}, "worse"),
-        ({"low": -0.1, "high": 0.1}, "no clear difference"),
+        ({"low": -0.1, "high": 0.1}, "no significant difference"),
         ({"kind": "detection", "low": 0.01, "high": 0.1}, "better"),
-        ({"ours": 0.2 - 1e-6, "low": -2e-6, "high": -1e-7}, "no clear difference"),
+        ({"ours": 0.2 - 1e-6, "low": -2e-6, "high": -1e-7}, "no significant difference"),
         ({"low": float("nan"), "high": float("nan")}, "better"),
     ],
 )
@@ -103,7 +105,7 @@ def test_a_verdict_needs_an_interval_without_zero_and_a_difference_one_can_see(c
 def test_a_method_is_neither_better_nor_worse_than_its_copy(toy):
     report = build_report({"a": FixedTemperature(2.0), "b": FixedTemperature(2.0)}, small(toy), n_bootstrap=5)
 
-    assert {x.verdict for x in report.comparisons if x.other == "a"} == {"no clear difference"}
+    assert {x.verdict for x in report.comparisons if x.other == "a"} == {"no significant difference"}
 
 
 def test_each_method_is_asked_once_about_each_set(toy):

@@ -60,7 +60,7 @@ def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:
-    """Print every table of an evaluation, a line a metric and a column a method."""
+    """Print every table of an evaluation, one line per metric and one column per method."""
     from knn_ue.evaluation import STYLES
 
     for table in evaluation.tables.values():

@@ -54,7 +54,7 @@ def key_of_folder(folder: Path) -> str:
 
 
 def save_outputs(path: Path, outputs: Outputs) -> None:
-    """Write labelled or unlabelled outputs, with or without their texts, in one step."""
+    """Write labeled or unlabeled outputs, with or without their texts, in one step."""
     arrays: dict[str, npt.NDArray[Any]] = {"logits": outputs.logits, "features": outputs.require_features("the cache")}
     for name in ("labels", "groups"):
         if (values := getattr(outputs, name)) is not None:

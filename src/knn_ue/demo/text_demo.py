@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from knn_ue.calibrators import KnnUE
+from knn_ue.calibrators import LogitScaling
 from knn_ue.data import Row, Task, TextRow, cache_folder, read_rows
 from knn_ue.demo.cache import key_of, key_of_folder, key_of_program, key_of_rows, load_outputs, save_outputs
 from knn_ue.demo.folder import demo_folder
@@ -40,7 +40,7 @@ SOURCES = {
     "nyt": "vader:nyt",
     "tweets": "vader:tweets",
 }
-ELSEWHERE = ("amazon", "nyt", "tweets")
+OUT_OF_DOMAIN = ("amazon", "nyt", "tweets")
 EXPLAINED = (
     "a moving, beautifully acted film",
     "not exactly a masterpiece, but I have sat through worse",
@@ -57,7 +57,7 @@ _MODEL_NAME = "all-MiniLM-L6-v2"
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much the demo does: training steps, sub-words a text, rows a set at most, and bootstrap draws."""
+    """How much the demo does: training steps, sub-words per text, maximum rows per set, and bootstrap draws."""
 
     max_steps: int = 462  # two epochs
     max_length: int = 48
@@ -143,16 +143,15 @@ def run_text_demo(
         with clock("fit the methods"):
             calibrators = {name: make_calibrator(name, outputs["train"]).fit(outputs["validation"]) for name in METHODS}
             knn = calibrators["knn-ue"]
-            assert isinstance(knn, KnnUE)
         with clock("save the UE folder"):
             _save_pipeline(folder, model, knn, outputs)
         with clock("evaluate and report"):
             context = {
                 "command": "knn-ue demo --quick" if size == QUICK else "knn-ue demo",
-                "model": f"{_MODEL_NAME}, at most {size.max_steps} training steps, {size.max_length} sub-words a text",
+                "model": f"{_MODEL_NAME}, {size.max_steps} training steps, texts cut at {size.max_length} sub-words",
                 "data": ", ".join(f"{source} ({len(rows[name]):,})" for name, source in SOURCES.items()),
             }
-            sets = {name: outputs[name] for name in (TEST, *ELSEWHERE)}
+            sets = {name: outputs[name] for name in (TEST, *OUT_OF_DOMAIN)}
             key = key_of(model.name, [key_of_rows(content) for content in rows.values()], asdict(size), context)
             found = written_report(folder, calibrators, sets, n_bootstrap=size.n_bootstrap, context=context, key=key)
         return TextDemo(
@@ -213,7 +212,7 @@ def _load_encoder(model: Path) -> "HuggingFaceEncoder":
     return HuggingFaceEncoder.from_pretrained(model, TASK, all_layers=True)
 
 
-def _save_pipeline(folder: Path, model: Path, knn: KnnUE, outputs: Mapping[str, Outputs]) -> None:
+def _save_pipeline(folder: Path, model: Path, knn: LogitScaling, outputs: Mapping[str, Outputs]) -> None:
     """Write what `knn-ue predict` and `explain` need, unless it is there already."""
     key = key_of(model.name, key_of_program(), outputs["validation"].logits.tolist())
     noted = folder / _UE_KEY
@@ -244,7 +243,7 @@ def _read(source: str, size: Size) -> list[Row]:
 
 
 def _cached(path: Path) -> Outputs | None:
-    """Return the outputs at `path`; what is damaged is made again."""
+    """Return the outputs at `path`; damaged ones are computed again."""
     if not path.exists():
         return None
     try:

@@ -68,7 +68,7 @@ def _named_calibrators(calibrator: Calibrator | Mapping[str, Calibrator]) -> dic
     if RAW in named:
         raise InvalidInputError(f"a calibrator must not be named {RAW!r}: the model itself is; choose another name")
     for name, found in named.items():
-        if not (hasattr(found, "predict_proba") and hasattr(found, "reads_entities")):
+        if not all(hasattr(found, needed) for needed in ("predict_proba", "reads_entities", "explains")):
             raise InvalidInputError(
                 f"{name} must be a fitted calibrator, got a {type(found).__name__}: call evaluate(calibrator, test), "
                 "with a subclass of Calibrator for a method of your own"

@@ -63,10 +63,10 @@ DEFINITIONS = MappingProxyType(
         "of each bin, averaged over the answers. 0 % means that of the answers given 80 %, 80 % are right. MCE is the "
         "largest gap of a bin.",
         "AURC and E-AURC": "answer the most confident rows first and average the share of wrong ones over all numbers "
-        "of rows answered; E-AURC is that less the best possible at this accuracy. Times 1000. 0 means that every "
-        "right answer is surer than every wrong one.",
-        "AUROC": "the chance that a right answer has more confidence than a wrong one; of a detection: that a test row "
-        "has more than an out-of-domain row. 50 % is a coin.",
+        "of rows answered; E-AURC is that minus the best possible at this accuracy. Times 1000. 0 means that every "
+        "right answer has more confidence than every wrong one.",
+        "AUROC": "the chance that a right answer has more confidence than a wrong one; in OOD detection: that a test "
+        "row has more than an out-of-domain row. 50 % is chance.",
         "FPR@95": "the share of out-of-domain rows that pass as in-domain if 95 % of the test rows must pass.",
         "NLL and Brier": "the mean -log probability of the true class, and the squared error of the probabilities.",
         "distance": "Euclidean, between the features of a row and of its nearest stored examples.",

@@ -31,9 +31,10 @@ def evaluate(
 ) -> Evaluation:
     """Return every metric of one fitted calibrator ("calibrated"), or of several by name, beside the "raw" softmax.
 
-    `test` needs labels. Each out-of-domain set gives the same metrics, if it has labels, and how well confidence tells
-    its rows from the test rows. With `groups` and IOB2 `class_names`, entities are scored too: see `entity_measures`;
-    and whole sentences, where a calibrator has a score for them.
+    `test` needs labels. Each out-of-domain set gives the same metrics, if it has labels, and how well confidence
+    separates its rows from the test rows. With `groups` and IOB2 `class_names`, entities are scored too (see
+    `entity_measures`), and whole sentences, where a calibrator has a score for them. A method that changes predictions
+    is scored by its own.
     `n_bootstrap` draws give percentile intervals, over whole sentences where there are `groups`, else over rows.
 
     >>> from knn_ue.calibrators import TemperatureScaling
@@ -63,7 +64,7 @@ def evaluate_sets(sets: Mapping[str, AnsweredSet], options: EvaluationOptions) -
             continue
         outputs, outside = answered.outputs, answered.probs
         tables |= _tables_of_set(name, answered, options)
-        caption = f"{name}: its {len(outputs)} rows told from the {len(test)} of {TEST} by their lower confidence"
+        caption = f"{name}: OOD detection by lower confidence, {len(outputs)} rows against the {len(test)} of {TEST}"
         measures = {x: detection_measures(test, outputs, (inside[x], outside[x])) for x in inside}
         tables[f"{name}/detection"] = _table(caption, len(test) + len(outputs), measures, options)
     return Evaluation(n=len(test), n_classes=test.n_classes, options=options, tables=tables)

@@ -52,7 +52,7 @@ Measures = dict[str, Measure]
 
 
 def row_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions) -> Measures:
-    """Return the metrics of n labelled rows and their probabilities `probs` (n, classes)."""
+    """Return the metrics of n labeled rows and their probabilities `probs` (n, classes)."""
     labels = outputs.require_labels("row_measures")
     confidence, correct = top_label(probs, labels, None, None)
     full = partial(Measure, arrays={"probs": probs, "labels": labels}, groups=outputs.groups)
@@ -141,7 +141,7 @@ def sentence_measures(
 
 
 def detection_measures(inside: Outputs, outside: Outputs, probs: tuple[FloatArray, FloatArray]) -> Measures:
-    """Return how well confidence tells `inside` from `outside` rows, given the probabilities of both.
+    """Return how well confidence separates `inside` from `outside` rows, given the probabilities of both.
 
     A bootstrap draws from both together, so the share of outside rows varies a little.
     """

@@ -40,7 +40,7 @@ class Table:
         return self.scores[method]
 
     def to_markdown(self) -> str:
-        """Return a line a metric and a column a method, the best value in bold where it beats the raw model.
+        """Return one line per metric and one column per method, the best value in bold where it beats the raw model.
 
         Where there are intervals, bold also asks that its interval and the raw model's do not overlap.
         """

@@ -1,4 +1,4 @@
-"""The most over-confident mistakes, and what their neighbors said."""
+"""The most confident mistakes and their nearest neighbors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -41,7 +41,7 @@ class Mistake:
 def worst_mistakes(
     sets: Mapping[str, AnsweredSet], method: str, *, explain_with: Calibrator | None, n_mistakes: int, top: int = 5
 ) -> tuple[Mistake, ...]:
-    """Return, for each labelled set, the `n_mistakes` wrong answers that raw is surest of, then those of `method`.
+    """Return the `n_mistakes` most confident wrong answers of each labeled set: the raw model's, then the method's.
 
     A row is shown once. Only the rows shown are searched for, `top` neighbors of each.
     """

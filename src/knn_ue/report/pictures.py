@@ -97,7 +97,9 @@ def _reliability_description(name: str, evaluation: Evaluation, methods: Sequenc
 def _risk_description(name: str, evaluation: Evaluation, methods: Sequence[str]) -> str:
     table = evaluation.tables[name]
     areas = [f"{method} {STYLES['aurc'].show(table[method]['aurc'])}" for method in methods]
-    error = percent(1 - table[RAW]["accuracy"])
+    errors = {method: percent(1 - table[method]["accuracy"]) for method in methods}
+    same = len(set(errors.values())) == 1
+    error = errors[RAW] if same else listed(f"{shown} ({method})" for method, shown in errors.items())
     return (
         f"Share of wrong answers among the most confident rows of {name}, up to {error} when all are answered. "
         f"The area under the curve (AURC times 1000) is {listed(areas)}."

@@ -1,4 +1,4 @@
-"""`build_report`: fitted calibrators and labelled outputs -> one page, its Markdown and its JSON, in one folder."""
+"""`build_report`: fitted calibrators and labeled outputs -> one page, its Markdown and its JSON, in one folder."""
 
 import json
 import os
@@ -50,7 +50,7 @@ class ReportFiles:
 class Report:
     """Everything a report says. `method` is the calibrated method it is about; `sizes` the rows of each set.
 
-    `no_pictures` says why there are none, where there are none; `explained_by` is who found the neighbors.
+    `no_pictures` is the reason where there are none; `explained_by` is the method that found the neighbors.
     """
 
     title: str
@@ -88,7 +88,7 @@ class Report:
         return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
     def write(self, out: str | Path) -> ReportFiles:
-        """Write report.html, report.md and report.json into the folder `out`, made if need be.
+        """Write report.html, report.md and report.json into the folder `out`, created if needed.
 
         An error, such as a full disk, leaves the files of an earlier report as they were. Each file takes its place
         whole and one after the other: a crash or a reader in between may find files of two reports.
@@ -108,7 +108,7 @@ def build_report(
     test: Outputs,
     out_of_domain: Mapping[str, Outputs] | None = None,
     *,
-    title: str = "How sure is the model, really?",
+    title: str = "How reliable is the model's confidence?",
     method: str | None = None,
     explain_with: Calibrator | None = None,
     n_mistakes: int = 3,
@@ -118,10 +118,10 @@ def build_report(
     notes: Sequence[str] = (),
     context: Mapping[str, str] | None = None,
 ) -> Report:
-    """Evaluate fitted `calibrators` on `test` and each out-of-domain set, each asked once a set, and say what it means.
+    """Evaluate fitted `calibrators`, each asked once per set, on `test` and out-of-domain sets, and say what it means.
 
     The report is about `method`, by default "knn-ue" if it is there, else the last. `explain_with` finds the neighbors
-    of mistakes, by default the method itself or the first kNN-UE; `n_mistakes` are shown of each set before and
+    of mistakes, by default the method itself or the first that explains; `n_mistakes` are shown of each set before and
     as many after calibration. `context` says how it was made (command, model, data); versions and seeds are added.
 
     >>> from knn_ue.calibrators import TemperatureScaling
@@ -129,17 +129,17 @@ def build_report(
     >>> train, validation, test = two_blobs(seed=0)
     >>> report = build_report({"temperature": TemperatureScaling().fit(validation)}, test, n_bootstrap=0)
     >>> report.headline.lead[-1]
-    'No answer changes, only how sure the model says it is.'
+    'No prediction changes, only the confidence.'
     """
     check_draws(n_bootstrap)
     sets = answered_sets(calibrators, test, out_of_domain)
     method = method or (_FAVORITE if _FAVORITE in calibrators else list(calibrators)[-1])
     check_choice(method, "method", tuple(calibrators))
+    explained_by, explainer = _explainer(calibrators, method, explain_with)
     options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, seed=seed)
     evaluation = evaluate_sets(sets, options)
     comparisons = compare(sets, method, options)
     pictures, no_pictures = _pictures(sets, evaluation, method)
-    explained_by, explainer = _explainer(calibrators, method, explain_with)
     mistakes = worst_mistakes(sets, method, explain_with=explainer, n_mistakes=n_mistakes)
     return Report(
         title=title,
@@ -195,7 +195,7 @@ def _refuse_folders(paths: Iterable[Path]) -> None:
     # A file cannot be moved onto a folder, and by then others may have been moved.
     for path in paths:
         if path.is_dir():
-            raise StorageError(f"{path} is a folder, but the report needs the name: choose another folder for it")
+            raise StorageError(f"{path} is a folder, but the report needs this name for a file: choose another folder")
 
 
 def _write_all(texts: Mapping[Path, str]) -> None:

@@ -1,11 +1,11 @@
-"""What the numbers of a report mean, each in a sentence, and the other sentences that HTML and Markdown share."""
+"""The sentences and phrases that the HTML and the Markdown of a report share."""
 
 from knn_ue.evaluation import Comparison, EvaluationOptions
 from knn_ue.report.mistakes import Side
 
 COMPARISONS = (
-    "Under each number of another method: ours less theirs on the same rows, with its interval. The verdict is "
-    "“better” or “worse” only where the interval leaves out 0; of many comparisons a few are clear by luck."
+    "Below each number of another method: ours minus theirs on the same rows, with its interval. The verdict is "
+    "“better” or “worse” only where the interval excludes 0; with many comparisons, some will be significant by chance."
 )
 _N_CHARACTERS = 400
 
@@ -16,15 +16,15 @@ def about_intervals(options: EvaluationOptions) -> str:
         return "No intervals were drawn, so verdicts only compare the numbers as printed."
     return (
         f"Intervals are {100 * options.level:g} % percentile intervals of {options.n_bootstrap} bootstrap draws of the "
-        "rows, of whole sentences where rows are words. They cover the luck of this test set, not that of training "
-        "again. Drawing adds noise, which a calibration error counts as error: the interval of a small one can lie "
-        "above it."
+        "rows, of whole sentences where rows are words. They cover the choice of test rows, not the variation "
+        "between training runs. Resampling adds noise, which a calibration error counts as error, so the interval of a "
+        "small error can lie above it."
     )
 
 
 def mistakes_heading(side: Side, method: str) -> str:
     """Say which mistakes these are."""
-    return "Where the raw model was surest" if side == "before" else f"Where {method} is still sure"
+    return f"Most confident mistakes of {'the raw model' if side == 'before' else method}"
 
 
 def difference(comparison: Comparison) -> str:
