@@ -1,4 +1,4 @@
-"""`evaluate` against scikit-learn and seqeval, and what its Markdown and JSON promise."""
+"""`evaluate` against scikit-learn and seqeval, and what it refuses."""
 
 import math
 
