@@ -1,13 +1,23 @@
 """Stand-ins whose answers are known without any fitting."""
 
+from types import SimpleNamespace
+
+import numpy as np
+
 from knn_ue.arrays import softmax
+from knn_ue.entities import find_entities
+from knn_ue.weighting import Explanation
+from knn_ue.weighting.explain import ExplainedNeighbor
 
 
 class FixedTemperature:
     """A calibrator that divides the logits by a number and counts its calls."""
 
+    kind = "fixed-temperature"
     keeps_prediction = True
     fitted_on_validation = False
+    explains = False
+    reads_entities = False
 
     def __init__(self, temperature):
         self.temperature = temperature
@@ -25,3 +35,63 @@ class FixedTemperature:
 
     def save(self, path):
         raise NotImplementedError
+
+
+class Flipping(FixedTemperature):
+    """A calibrator that is no logit scaling: in some rows it gives the second class the first one's probability."""
+
+    keeps_prediction = False
+
+    def __init__(self, rows):
+        super().__init__(1.0)
+        self.rows = rows
+
+    def predict_proba(self, outputs):
+        probs = super().predict_proba(outputs)
+        order = np.argsort(-probs[self.rows], axis=1)
+        flipped = probs.copy()
+        for row, (first, second, *_) in zip(self.rows, order, strict=True):
+            flipped[row, [first, second]] = probs[row, [second, first]]
+        return flipped
+
+
+class Pointing(FixedTemperature):
+    """A calibrator of no family of ours that explains each row by one stored example."""
+
+    kind = "pointing"
+    explains = True
+
+    def explain(self, outputs, *, top=5):
+        near = ExplainedNeighbor(id=7, label=0, label_name="class 0", distance=0.125, agrees=True, text="a stored one")
+        known = {"weight": 1.0, "distance_term": 1.0, "label_term": 0.0, "raised_by": (), "lowered_by": ()}
+        counts = {"n_agreeing": 1, "n_neighbors": 1, "neighbors": (near,)[:top]}
+        sure = {"raw_confidence": 0.5, "confidence": 0.5}
+        return [
+            Explanation(predicted=int(x), predicted_name=f"class {x}", text=None, **known, **counts, **sure)
+            for x in outputs.predicted
+        ]
+
+
+class Reading(FixedTemperature):
+    """A calibrator of no family of ours that scores every entity and sentence alike, and counts its searches."""
+
+    reads_entities = True
+    n_searches = 0
+
+    def __init__(self, score, *, n_forgotten=0):
+        super().__init__(1.0)
+        self.score, self.n_forgotten = score, n_forgotten
+
+    def search(self, _outputs):
+        self.n_searches += 1
+        return {"words": self.n_searches}
+
+    def predict_proba(self, outputs, *, found):
+        assert found == {"words": self.n_searches}
+        return super().predict_proba(outputs)
+
+    def read(self, outputs, *, found):
+        assert found == {"words": self.n_searches}
+        spans = find_entities(outputs, outputs.predicted)
+        scores = np.full(len(spans) - self.n_forgotten, self.score)
+        return SimpleNamespace(scores=scores, sentence_scores=np.full(len(spans.starts), self.score))

@@ -16,11 +16,14 @@ FLOWS = {"flows"}
 HEADS = {"heads"}
 METHODS = {"calibrators"}
 MODELS = {"encoding", "training"}
-JOINS = {"methods", "report", "plots", "demo", "pipeline", "tuning", "decisions", "experiments"}
+EVALUATION = {"evaluation"}  # numbers; words and pictures come after it
+PLOTS = {"plots"}
+REPORT = {"report"}
+JOINS = {"methods", "demo", "pipeline", "tuning", "decisions", "experiments"}
 SERVING = {"serving"}
 CLI = {"cli"}
 
-BELOW_EDGES = GROUND | MATHS | ENTITIES | FLOWS | HEADS | METHODS | MODELS | JOINS
+BELOW_EDGES = GROUND | MATHS | ENTITIES | FLOWS | HEADS | METHODS | MODELS | EVALUATION | PLOTS | REPORT | JOINS
 LIGHT = {"numpy", "safetensors"}
 
 # stages: (what they may import of ours, what they may load of others when imported)
@@ -32,6 +35,9 @@ RULES = [
     (HEADS, GROUND | FLOWS, LIGHT | {"torch"}),
     (METHODS, GROUND | {"weighting", "stores"} | ENTITIES | FLOWS, LIGHT),
     (MODELS, GROUND | {"encoding"} | HEADS, LIGHT | {"torch", "transformers"}),
+    (EVALUATION, GROUND | {"metrics"} | ENTITIES | METHODS, LIGHT),
+    (PLOTS, GROUND | {"metrics", "tuning"}, LIGHT),
+    (REPORT, GROUND | {"metrics", "weighting"} | METHODS | EVALUATION | PLOTS, LIGHT),
     (JOINS, BELOW_EDGES, LIGHT),
     (
         SERVING,

@@ -13,8 +13,8 @@ from cli_files import run, start
 from knn_ue import demo as demo_module
 from knn_ue.demo import Demo
 from knn_ue.errors import StorageError
+from knn_ue.evaluation import Evaluation, EvaluationOptions, Table
 from knn_ue.methods import METHODS
-from knn_ue.report import Evaluation, EvaluationOptions, Table
 
 SCORES = {"ece": 0.125, "nll": 0.5, "e_aurc": 0.01}
 COMMANDS = ["train", "fit", "predict", "evaluate", "explain", "demo"]

@@ -337,7 +337,7 @@ def test_evaluate_says_why_an_out_of_domain_set_is_not_measured(text, tmp_path, 
     result = run("evaluate", text.ue, "--test", text.test, "--ood", far)
 
     assert result.exit_code == 0
-    assert "far is only told apart from the test set: " in result.stderr and reason in result.stderr
+    assert "far: only OOD metrics are reported, because " in result.stderr and reason in result.stderr
 
 
 @pytest.mark.parametrize(("n_watched", "told"), [(15, False), (30, True)])

@@ -188,4 +188,4 @@ def test_the_histogram_of_rows_without_labels_has_them_all(blobs):
 
     figure = confidence_histogram(probs, None)
 
-    assert sum(heights(figure, "right or wrong is not known")) == pytest.approx(100.0)
+    assert sum(heights(figure, "no labels")) == pytest.approx(100.0)

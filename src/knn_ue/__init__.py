@@ -20,14 +20,14 @@ from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.weighting import WeightParams
 
 if TYPE_CHECKING:
+    from knn_ue.evaluation import Evaluation, evaluate
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.report import Evaluation, evaluate
 
 # Loaded when first asked for, so that those who only want the arrays do not wait for the rest.
 _LATER = {
-    "Evaluation": "knn_ue.report",
+    "Evaluation": "knn_ue.evaluation",
     "UncertaintyPipeline": "knn_ue.pipeline",
-    "evaluate": "knn_ue.report",
+    "evaluate": "knn_ue.evaluation",
 }
 
 __all__ = [

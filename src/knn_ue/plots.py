@@ -25,7 +25,7 @@ _COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 _MARKERS = "osD^vPX"
 _LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), ":")
 _GUIDE: dict[str, Any] = {"color": "#666666", "linewidth": 1.0, "linestyle": ":"}
-# A bin with fewer rows is drawn hollow and not joined to the line: its accuracy is mostly luck.
+# A bin with fewer rows is drawn hollow and not joined to the line: its accuracy is mostly noise.
 _FEW_ROWS = 20
 # A risk-coverage curve begins at this coverage, for the same reason, and has this many points.
 _FIRST_COVERAGE = 0.02
@@ -65,7 +65,7 @@ def risk_coverage(probs: FloatArray | Mapping[str, FloatArray], labels: IntArray
     """Draw the error rate among the most confident rows against how many rows those are. El-Yaniv and Wiener (2010).
 
     `probs` (n, classes), or several by name; `labels` (n,). Lower is better; "perfect ranking" puts all errors of the
-    first method last. The first 2 % of the rows, where the curve is luck, are not drawn; AURC, in the legend times
+    first method last. The first 2 % of the rows, where the curve is noise, are not drawn; AURC, in the legend times
     1000, counts them.
     """
     figure_class = _figure_class("risk_coverage")
@@ -91,7 +91,7 @@ def risk_coverage(probs: FloatArray | Mapping[str, FloatArray], labels: IntArray
 
 
 def index_frontier(tuning: "Tuning") -> "Figure":
-    """Draw the log-loss of each index that was tried against its time a query; what was chosen is ringed."""
+    """Draw the log-loss of each index tried against its time per query; the chosen one is circled."""
     figure = _figure_class("index_frontier")(figsize=(5.6, 4.4), layout="constrained")
     axes = figure.subplots()
     for position, good in enumerate((True, False)):
@@ -101,7 +101,7 @@ def index_frontier(tuning: "Tuning") -> "Figure":
     chosen = [trial for trial in tuning.trials if trial.options == tuning.chosen]
     points = [trial.milliseconds for trial in chosen], [trial.nll for trial in chosen]
     axes.plot(*points, "o", markersize=14, fillstyle="none", color="black", label="chosen")
-    axes.set(xscale="log", xlabel="milliseconds a query", ylabel="log-loss on validation")
+    axes.set(xscale="log", xlabel="milliseconds per query", ylabel="log-loss on validation")
     _legend_above(axes)
     _finish(axes)
     return figure
@@ -110,9 +110,9 @@ def index_frontier(tuning: "Tuning") -> "Figure":
 def confidence_histogram(
     probs: FloatArray | Mapping[str, FloatArray], labels: IntArray | None, n_bins: int = 20
 ) -> "Figure":
-    """Draw how many rows have which confidence, right answers below, wrong ones hatched on top; a panel a method.
+    """Draw how many rows have which confidence, right answers below, wrong ones hatched on top; one panel per method.
 
-    `probs` (n, classes), or several by name; `labels` (n,), or None where nobody knows what is right. A trustworthy
+    `probs` (n, classes), or several by name; `labels` (n,), or None where there are none. A trustworthy
     model has its wrong answers at the left.
     """
     figure_class = _figure_class("confidence_histogram")
@@ -133,9 +133,7 @@ def confidence_histogram(
 
 def _draw_histogram(axes: "Axes", edges: FloatArray, probs: FloatArray, labels: IntArray | None) -> None:
     if labels is None:
-        parts: dict[str, tuple[FloatArray, dict[str, Any]]] = {
-            "right or wrong is not known": (probs.max(axis=1), {"color": _COLORS[5]})
-        }
+        parts: dict[str, tuple[FloatArray, dict[str, Any]]] = {"no labels": (probs.max(axis=1), {"color": _COLORS[5]})}
     else:
         confidence, correct = top_label(probs, labels, None, None)
         parts = {

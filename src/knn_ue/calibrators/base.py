@@ -10,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.arrays import FloatArray, softmax
+from knn_ue.calibrators.contract import Found
+from knn_ue.entities import SentenceReading
 from knn_ue.errors import InvalidInputError, KnnUeError, NotFittedError, StorageError
 from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
 from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, NeighborSearch, Outputs, Prediction
+from knn_ue.weighting import Explanation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,7 @@ class LogitScaling(ABC):
     kind: ClassVar[str]
     keeps_prediction: ClassVar[bool] = True
     fitted_on_validation: ClassVar[bool] = True
+    explains: ClassVar[bool] = False
 
     n_classes_: int
 
@@ -46,8 +50,29 @@ class LogitScaling(ABC):
         self._check_ready(outputs)
         return self._weight(outputs)
 
-    def predict_proba(self, outputs: Outputs) -> FloatArray:
+    def search(self, outputs: Outputs) -> Found:
+        """Return the nearest stored examples of each row, from one search for each store."""
+        del outputs
+        return {}
+
+    @property
+    def reads_entities(self) -> bool:
+        """Whether `read` gives scores of entities."""
+        return False
+
+    def read(self, outputs: Outputs, *, found: Found | None = None) -> SentenceReading:
+        """Return the scores of the entities and sentences of tagged `outputs`; raise unless it `reads_entities`."""
+        del outputs, found
+        raise InvalidInputError(f"entity scores need the method knn-ue-entity: {self.kind} has none")
+
+    def explain(self, outputs: Outputs, *, top: int = 5) -> list[Explanation]:
+        """Return for each row the terms of its weight and its `top` nearest examples; raise unless it `explains`."""
+        del outputs, top
+        raise InvalidInputError(f"explain needs a method with terms to show, such as knn-ue: {self.kind} has none")
+
+    def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
         """Return probabilities (n, classes), float64; rows sum to one and keep the logits' argmax."""
+        del found
         return softmax(outputs.logits, self.weight(outputs))
 
     def predict(self, outputs: Outputs) -> Prediction:

@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray, check_choice, check_positive
+from knn_ue.arrays import FloatArray, check_choice, check_positive, softmax
 from knn_ue.calibrators.base import LogitScaling, SavedState, search_for_fit
+from knn_ue.calibrators.contract import Found
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
 from knn_ue.stores import Datastore
@@ -40,6 +41,7 @@ class KnnUE(LogitScaling):
     """
 
     kind: ClassVar[str] = "knn-ue"
+    explains: ClassVar[bool] = True
 
     params_: WeightParams
     typical_: tuple[float, float]
@@ -81,6 +83,17 @@ class KnnUE(LogitScaling):
         )
         weight = self._weight_of(validation, neighbors)
         self.typical_ = (float(np.median(weight.distance_term)), float(np.median(weight.label_term)))
+
+    def search(self, outputs: Outputs) -> Found:
+        """Return the nearest stored examples of each row."""
+        return {"store": self._neighbors(outputs)}
+
+    def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
+        """Return probabilities (n, classes), float64; rows sum to one and keep the logits' argmax."""
+        if found is None:
+            return super().predict_proba(outputs)
+        self._check_ready(outputs)
+        return softmax(outputs.logits, self._weight_of(outputs, found["store"]).total)
 
     def _weight(self, outputs: Outputs) -> FloatArray:
         return self._weight_of(outputs, self._neighbors(outputs)).total

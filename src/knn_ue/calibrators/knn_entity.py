@@ -5,6 +5,7 @@ from typing import ClassVar, Self
 
 from knn_ue.arrays import check_positive, softmax
 from knn_ue.calibrators.base import SavedState, prediction_of
+from knn_ue.calibrators.contract import Found
 from knn_ue.calibrators.knn import KnnUE
 from knn_ue.entities import INGREDIENTS, EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
 from knn_ue.entities.explain import explain_entities
@@ -51,9 +52,9 @@ class KnnUEEntity(KnnUE):
         """Whether it was fitted on sentences with IOB2 tags, so that `read` has something to say."""
         return getattr(self, "entities_", None) is not None
 
-    def read(self, outputs: Outputs) -> SentenceReading:
+    def read(self, outputs: Outputs, *, found: Found | None = None) -> SentenceReading:
         """Return the scores of the entities and sentences of `outputs`, which need groups and class_names."""
-        return self._ready_model(outputs).read(outputs, self._neighbors(outputs))
+        return self._ready_model(outputs).read(outputs, (found or self.search(outputs))["store"])
 
     def explain_entities(self, outputs: Outputs, *, top: int = 5) -> list[EntityExplanation]:
         """Return for each entity its score, what raised and lowered it, and its `top` nearest training examples."""

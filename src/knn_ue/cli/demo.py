@@ -1,4 +1,4 @@
-"""`knn-ue demo`: the whole story on real texts, or on a toy problem."""
+"""`knn-ue demo`: the whole program on real texts, or on a toy problem."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,15 +9,19 @@ from knn_ue.cli.display import print_table, progress_bars
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where the report goes; made if it does not exist.")
-    ] = Path("knn-ue-demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="A few hundred texts: see it run, do not trust it.")] = False,
-    toy: Annotated[bool, typer.Option("--toy", help="Arrays instead of texts: seconds, nothing to install.")] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the report; created if needed.")] = Path(
+        "knn-ue-demo"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use a few hundred texts: fast, but the numbers mean little.")
+    ] = False,
+    toy: Annotated[
+        bool, typer.Option("--toy", help="Use a toy problem on arrays: takes seconds, needs no extra packages.")
+    ] = False,
 ) -> None:
-    """Fine-tune MiniLM on film reviews, calibrate it, test it at home and abroad, explain, and write a report.
+    """Fine-tune MiniLM on film reviews, calibrate it, evaluate it in and out of domain, explain, and write a report.
 
-    Minutes the first time, seconds from then on: model and outputs are kept in DIR/cache (or $KNN_UE_CACHE).
+    Takes minutes the first time, then seconds: model and outputs are cached in DIR/cache (or $KNN_UE_CACHE).
 
     Example: [bold]knn-ue demo --out my-demo[/bold], then open my-demo/report.html
     """
@@ -31,7 +35,7 @@ def demo(
 
 def _texts(out: Path, quick: bool) -> None:
     from knn_ue.demo import run_text_demo
-    from knn_ue.demo.text import QUICK
+    from knn_ue.demo.text_demo import QUICK
 
     with progress_bars() as progress:
         result = run_text_demo(out, size=QUICK if quick else None, progress=progress)
@@ -43,7 +47,7 @@ def _texts(out: Path, quick: bool) -> None:
         shown.append([("" if name == previous else name), method, *numbers])
         previous = name
     print_table(heading, shown)
-    typer.echo("* the best of its set")
+    typer.echo("* best of its set")
     for verdict in result.verdicts:
         typer.echo(verdict)
     typer.echo(", ".join(f"{step} {seconds:.1f} s" for step, seconds in result.seconds.items()))

@@ -12,7 +12,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from knn_ue.encoding.huggingface import HuggingFaceEncoder
-    from knn_ue.report import Evaluation
+    from knn_ue.evaluation import Evaluation
 
 _WIDEST = 1000  # columns; no table of ours is wider
 
@@ -60,8 +60,8 @@ def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:
-    """Print every table of an evaluation, a line a metric and a column a method."""
-    from knn_ue.report import STYLES
+    """Print every table of an evaluation, one line per metric and one column per method."""
+    from knn_ue.evaluation import STYLES
 
     for table in evaluation.tables.values():
         methods = list(table.scores)

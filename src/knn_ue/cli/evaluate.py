@@ -10,7 +10,7 @@ from knn_ue.cli.options import AsJson, Device, Ue
 from knn_ue.cli.places import check_writable
 
 if TYPE_CHECKING:
-    from knn_ue.calibrators import LogitScaling
+    from knn_ue.calibrators.contract import Calibrator
     from knn_ue.pipeline import UncertaintyPipeline
 
 _REPORT_DRAWS = 200
@@ -18,27 +18,30 @@ _REPORT_DRAWS = 200
 
 def evaluate(
     ue: Ue,
-    test: Annotated[str, typer.Option(metavar="F", help="Labelled texts that nothing was fitted on.")],
+    test: Annotated[str, typer.Option(metavar="F", help="Labeled texts not used for training or fitting.")],
     ood: Annotated[
         list[str] | None, typer.Option(metavar="F", help="Texts of another domain; may be repeated.")
     ] = None,
     report: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.html, .md and .json here.")] = None,
     bootstrap: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Draws for intervals; 200 in a report, else none.")
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Bootstrap draws for intervals (default 200 in a report, otherwise none)."
+        ),
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Measure accuracy, calibration and ranking: the raw model, temperature scaling and the fitted method side by side.
 
-    An out-of-domain set with labels the model knows is measured too; any other is only told apart from the test set.
+    An out-of-domain set with labels the model knows is measured too; for any other only OOD metrics are reported.
 
     Example: [bold]knn-ue evaluate ue --test test.csv --ood vader:tweets --report report[/bold]
     """
+    from knn_ue.evaluation import evaluate as measure
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.rows import labelled_examples, maybe_labelled_examples
     from knn_ue.report import build_report
-    from knn_ue.report import evaluate as measure
 
     if report is not None:
         check_writable(report)
@@ -50,7 +53,7 @@ def evaluate(
     }
     for name, (_, reason) in others.items():
         if reason is not None:
-            say(f"{name} is only told apart from the test set: {reason}")
+            say(f"{name}: only OOD metrics are reported, because {reason}")
     with progress_bars() as progress:
         outputs = pipe.encoder.encode(tested, progress=lambda done, total: progress("test", done, total))
         elsewhere = {
@@ -81,7 +84,7 @@ def evaluate(
         print_evaluation(evaluation)
 
 
-def _calibrators(pipe: "UncertaintyPipeline") -> "dict[str, LogitScaling]":
+def _calibrators(pipe: "UncertaintyPipeline") -> "dict[str, Calibrator]":
     """Return the fitted method and, to compare it with, temperature scaling fitted on the same rows."""
     from knn_ue.methods import make_calibrator
 

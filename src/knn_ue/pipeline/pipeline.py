@@ -13,6 +13,7 @@ from knn_ue.encoding import Example, Pooling, Task
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import read_windows
 from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.evaluation import Evaluation, evaluate
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
 from knn_ue.pipeline.entity_answers import SentenceExplanation, explain_sentences
 from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
@@ -36,7 +37,6 @@ from knn_ue.pipeline.rows import (
     labelled_examples,
     maybe_labelled_examples,
 )
-from knn_ue.report import Evaluation, evaluate
 from knn_ue.stores import IndexOptions
 from knn_ue.tuning import Tolerance, Tuning
 from knn_ue.types import Outputs

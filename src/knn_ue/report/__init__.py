@@ -1,24 +1,6 @@
-"""Outputs and fitted calibrators -> every metric, as a record, Markdown, JSON or one HTML page."""
+"""What an evaluation says, in words, tables and pictures: one HTML page, its Markdown and its JSON."""
 
-from knn_ue.report.build import Report, ReportFiles, build_report
-from knn_ue.report.comparison import Comparison
-from knn_ue.report.evaluation import evaluate
 from knn_ue.report.mistakes import Mistake
-from knn_ue.report.record import RAW, TEST, Evaluation, EvaluationOptions, Table
-from knn_ue.report.styles import STYLES, Style
+from knn_ue.report.report import Report, ReportFiles, build_report
 
-__all__ = [
-    "RAW",
-    "STYLES",
-    "TEST",
-    "Comparison",
-    "Evaluation",
-    "EvaluationOptions",
-    "Mistake",
-    "Report",
-    "ReportFiles",
-    "Style",
-    "Table",
-    "build_report",
-    "evaluate",
-]
+__all__ = ["Mistake", "Report", "ReportFiles", "build_report"]

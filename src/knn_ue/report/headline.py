@@ -1,39 +1,36 @@
-"""What the numbers say, in a few plain sentences; every number in them is computed, and losses are named first-hand."""
+"""What the numbers say, in a few plain sentences; every number in them is computed, and losses are reported too."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from knn_ue.evaluation import RAW, TEST, AnsweredSet, Comparison, Kind, Verdict
 from knn_ue.metrics.inputs import top_label
-from knn_ue.report.comparison import Comparison, Kind, Verdict
-from knn_ue.report.evaluation import AnsweredSet
-from knn_ue.report.record import RAW, TEST
 
 TEMPERATURE = "temperature"
 NAMES: dict[Kind, str] = {
     "calibration": "calibration error",
-    "ranking": "ranking right before wrong",
-    "detection": "telling foreign rows from test rows",
+    "ranking": "ranking of answers by confidence",
+    "detection": "OOD detection",
 }
 
 _SURE = 0.9
-_FEW_ROWS = 20  # fewer sure answers than this say nothing
+_FEW_ROWS = 20  # fewer confident answers than this say nothing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
-    """`lead`, two or three sentences for everyone; `verdicts`, who wins where, a sentence for each opponent."""
+    """`lead`, two or three sentences for everyone; `verdicts`, who wins where, one sentence per other method."""
 
     lead: tuple[str, ...]
     verdicts: tuple[str, ...]
 
 
 def headline(sets: Mapping[str, AnsweredSet], method: str, comparisons: Sequence[Comparison]) -> Headline:
-    """Say what `method` does to the raw model's confidence on `sets`, and where it clearly wins and loses."""
+    """Say what `method` does to the raw model's confidence on `sets`, and where it is better and worse."""
     lead = [_how_honest(sets[TEST], method), _gap(comparisons, method)]
-    if all(_same_answers(answered, method) for answered in sets.values()):
-        lead.append("No answer changes, only how sure the model says it is.")
+    lead.append(_changed_answers(sets, method))
     verdicts = [_against(RAW, "the raw model", comparisons)]
     if any(x.other == TEMPERATURE for x in comparisons):
         verdicts.append(_against(TEMPERATURE, "temperature scaling", comparisons))
@@ -97,27 +94,44 @@ def _gap(comparisons: Sequence[Comparison], method: str) -> str:
     return f"With {method} the average gap between confidence and accuracy (ECE) goes {listed(changes)}."
 
 
-def _same_answers(answered: AnsweredSet, method: str) -> bool:
-    return bool((answered.probs[method].argmax(axis=1) == answered.outputs.predicted).all())
+def _changed_answers(sets: Mapping[str, AnsweredSet], method: str) -> str:
+    n_changed = {name: int((x.predicted(method) != x.outputs.predicted).sum()) for name, x in sets.items()}
+    if not any(n_changed.values()):
+        return "No prediction changes, only the confidence."
+    changes = [f"{n:,} of {len(sets[name].outputs):,} rows of {name}" for name, n in n_changed.items() if n]
+    labels = sets[TEST].outputs.require_labels("the headline")
+    before, after = (percent((sets[TEST].predicted(x) == labels).mean()) for x in (RAW, method))
+    return f"{method} changes the prediction in {listed(changes)}; accuracy on {TEST} goes from {before} to {after}."
 
 
 def _against(other: str, called: str, comparisons: Sequence[Comparison]) -> str:
     ours = [x for x in comparisons if x.other == other]
+    if not ours:
+        return f"Against {called}: not compared, because there are no entities or the methods predict different ones."
+    significantly = _significantly(ours)
     parts = [
-        f"clearly {verdict} in {listed(found)}" for verdict in ("better", "worse") if (found := _places(ours, verdict))
+        f"{significantly}{verdict} in {listed(found)}"
+        for verdict in ("better", "worse")
+        if (found := _places(ours, verdict))
     ]
-    n_open = sum(x.verdict == "no clear difference" for x in ours)
+    n_open = sum(x.verdict == "no significant difference" for x in ours)
     if n_open or not parts:
-        parts.append("no clear difference elsewhere" if parts else "no clear difference anywhere")
+        parts.append(f"no {'significant ' if significantly else ''}difference {'elsewhere' if parts else 'anywhere'}")
     elif not any(x.verdict == "worse" for x in ours):
-        parts.append("worse nowhere")
+        parts.append("not worse anywhere")
     return f"Against {called}: {'; '.join(parts)}."
 
 
 def _beaten_by_others(comparisons: Sequence[Comparison]) -> list[str]:
     others = dict.fromkeys(x.other for x in comparisons if x.other not in (RAW, TEMPERATURE))
     lost = {other: _places([x for x in comparisons if x.other == other], "worse") for other in others}
-    return [f"Clearly worse than {other} in {listed(places)}." for other, places in lost.items() if places]
+    worse = f"{_significantly(comparisons)}worse".capitalize()
+    return [f"{worse} than {other} in {listed(places)}." for other, places in lost.items() if places]
+
+
+def _significantly(comparisons: Sequence[Comparison]) -> str:
+    """Return the word, or nothing where no intervals were drawn: then the numbers are compared as printed."""
+    return "significantly " if any(np.isfinite(x.low) for x in comparisons) else ""
 
 
 def _places(comparisons: Sequence[Comparison], verdict: Verdict) -> list[str]:

@@ -3,31 +3,31 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from knn_ue.report.definitions import COMPARISONS, DEFINITIONS, about_intervals, mistakes_heading, shortened
-from knn_ue.report.frame import page
+from knn_ue.evaluation import DEFINITIONS, RAW, TEST
 from knn_ue.report.headline import listed, percent
+from knn_ue.report.html_page import page
 from knn_ue.report.html_tables import comparison_table, full_tables, key_tables, name_of, neighbor_table, plain, prose
 from knn_ue.report.mistakes import Mistake
 from knn_ue.report.pictures import Picture, PictureKind
-from knn_ue.report.record import RAW, TEST
+from knn_ue.report.wording import COMPARISONS, about_intervals, mistakes_heading, shortened
 
 if TYPE_CHECKING:
-    from knn_ue.report.build import Report
+    from knn_ue.report.report import Report
 
 _PICTURES: dict[PictureKind, tuple[str, str]] = {
     "reliability": (
         "Does 90 % sure mean 90 % right?",
         "On the dotted diagonal, confidence and accuracy agree. Points below it are over-confident, points above it "
-        "too modest. The bars show how many answers have that confidence.",
+        "under-confident. The bars show how many answers have that confidence.",
     ),
     "risk-coverage": (
-        "What if only the sure answers are used?",
-        "Answers are taken from the surest to the least sure. The curve is the share of wrong ones among those taken: "
-        "the lower, and the later it rises, the better.",
+        "What if only the most confident answers are used?",
+        "Answers are taken from the most to the least confident. The curve is the share of wrong ones among those "
+        "taken: the lower, and the later it rises, the better.",
     ),
     "confidence": (
-        "How sure are the right and the wrong answers?",
-        "Wrong answers (hatched) should stand at the left. At the far right, nobody would have checked them.",
+        "How confident are right and wrong answers?",
+        "Wrong answers (hatched) should be at the left. Those at the far right would go unchecked.",
     ),
 }
 
@@ -50,7 +50,7 @@ def to_html(report: "Report") -> str:
         "summary": ("In short", _summary(report)),
         "numbers": ("The numbers", _numbers(report)),
         **{str(kind): (heading, _pictures(report, kind, text)) for kind, (heading, text) in _PICTURES.items()},
-        "mistakes": ("Over-confident mistakes, and what their neighbors said", _mistakes(report)),
+        "mistakes": ("Over-confident mistakes and their neighbors", _mistakes(report)),
         "definitions": ("How the numbers are defined", _definitions(report)),
         "making": ("How it was made", _making(report)),
     }
@@ -99,13 +99,13 @@ def _summary(report: "Report") -> Iterator[str]:
 
 def _numbers(report: "Report") -> Iterator[str]:
     yield (
-        f"<p>{name_of(RAW)} is the model as it is. “Best” is marked only where it beats raw"
+        f"<p>{name_of(RAW)} is the uncalibrated model. “Best” is marked only where it beats raw"
         f"{' and their intervals do not overlap' if report.evaluation.options.n_bootstrap else ''}. "
         "The small print under a number is its interval.</p>"
     )
     n_columns = sum(name in report.evaluation.tables for name in report.sizes)
     yield f'<div class="grid{" broad" if n_columns > _FEW_COLUMNS else ""}">{"".join(key_tables(report))}</div>'
-    yield "<h3>Who is clearly better, and where?</h3>"
+    yield "<h3>Which differences are significant?</h3>"
     yield f"<p>{plain(COMPARISONS)}</p>{comparison_table(report)}"
     yield "<details><summary>Every number</summary>"
     yield from full_tables(report.evaluation, report.method)
@@ -133,7 +133,7 @@ def _mistakes(report: "Report") -> Iterator[str]:
         yield "<p>There is no wrong answer to show.</p>"
         return
     if report.explained_by is None:
-        yield "<p>No neighbors are shown: they need a kNN-UE, and features of the rows.</p>"
+        yield "<p>No neighbors are shown: that needs a method that explains, such as knn-ue, and row features.</p>"
     else:
         yield f"<p>Neighbors are the nearest stored training examples, found by {name_of(report.explained_by)}.</p>"
     for set_name in dict.fromkeys(mistake.set_name for mistake in report.mistakes):
@@ -149,18 +149,18 @@ def _mistakes(report: "Report") -> Iterator[str]:
 
 def _mistake(mistake: Mistake) -> str:
     facts = {
-        "the model said": name_of(mistake.predicted),
-        "true is": name_of(mistake.truth),
-        "sure before": prose(percent(mistake.raw_confidence)),
-        "sure after": prose(percent(mistake.confidence)),
+        "answer": name_of(mistake.predicted),
+        "true label": name_of(mistake.truth),
+        "confidence before": prose(percent(mistake.raw_confidence)),
+        "confidence after": prose(percent(mistake.confidence)),
     }
     shown = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts.items())
     text = f"(row {mistake.row} has no text)" if mistake.text is None else shortened(mistake.text)
     table = ""
     if (explanation := mistake.explanation) is not None:
         caption = (
-            f"{explanation.n_agreeing} of {explanation.n_neighbors} neighbors agree with “{mistake.predicted}”; "
-            "the nearest ones:"
+            f"{explanation.n_agreeing} of {explanation.n_neighbors} neighbors agree with "
+            f"“{explanation.predicted_name}”; the nearest ones:"
         )
         lines = [
             (

@@ -5,14 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from knn_ue.report.comparison import Comparison, Kind
-from knn_ue.report.definitions import difference
+from knn_ue.evaluation import STYLES, TEST, UNDEFINED, Comparison, Evaluation, Kind, Table
 from knn_ue.report.headline import NAMES
-from knn_ue.report.record import TEST, Evaluation, Table
-from knn_ue.report.styles import STYLES, UNDEFINED
+from knn_ue.report.wording import difference
 
 if TYPE_CHECKING:
-    from knn_ue.report.build import Report
+    from knn_ue.report.report import Report
 
 # What is shown first: the suffix of the table, the metric, and the question it answers.
 _KEY = (
@@ -20,12 +18,12 @@ _KEY = (
     ("/entities", "f1", "Entities: are they found?"),
     ("", "ece", "Is the confidence honest?"),
     ("/entities", "ece", "Entities: is the confidence honest?"),
-    ("", "e_aurc", "Are wrong answers less sure than right ones?"),
-    ("/entities", "e_aurc", "Entities: are wrong ones less sure?"),
+    ("", "e_aurc", "Do wrong answers have less confidence than right ones?"),
+    ("/entities", "e_aurc", "Entities: do wrong ones have less confidence?"),
     ("/sentences", "ece", "Sentences: is the confidence that all is right honest?"),
-    ("/sentences", "auroc", "Sentences: are those with an error less sure?"),
+    ("/sentences", "auroc", "Sentences: do those with an error have less confidence?"),
     ("", "nll", "How good are all probabilities together?"),
-    ("/detection", "fpr95", "How many foreign rows pass as familiar?"),
+    ("/detection", "fpr95", "How many OOD rows pass as in domain?"),
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|[\ud800-\udfff]")
 
@@ -89,7 +87,7 @@ def full_tables(evaluation: Evaluation, ours: str) -> Iterator[str]:
 
 
 def comparison_table(report: "Report") -> str:
-    """Return who is clearly better where: a line for each metric of each set, a column for each opponent."""
+    """Return the comparisons: a line for each metric of each set, a column for each other method."""
     others = list(dict.fromkeys(x.other for x in report.comparisons))
     found: dict[tuple[str, Kind], dict[str, Comparison]] = {}
     for x in report.comparisons:
@@ -146,7 +144,7 @@ def _comparison_cell(comparison: Comparison) -> str:
     value, _, bounds = difference(comparison).partition(" (")
     return (
         f"<td>{comparison.style.show(comparison.theirs)}"
-        f'<span class="interval"><span class="unseen">, ours less theirs </span>{value}</span>'
+        f'<span class="interval"><span class="unseen">, ours minus theirs </span>{value}</span>'
         f'<span class="interval">{bounds.rstrip(")")}</span>'
         f'<span class="tag {verdict.split()[0]}">{verdict}</span></td>'
     )

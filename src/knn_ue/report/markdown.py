@@ -3,20 +3,19 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from knn_ue.report.definitions import (
+from knn_ue.evaluation import DEFINITIONS, escaped
+from knn_ue.report.headline import NAMES, percent
+from knn_ue.report.mistakes import Mistake
+from knn_ue.report.wording import (
     COMPARISONS,
-    DEFINITIONS,
     about_intervals,
     difference,
     mistakes_heading,
     shortened,
 )
-from knn_ue.report.headline import NAMES, percent
-from knn_ue.report.mistakes import Mistake
-from knn_ue.report.record import escaped
 
 if TYPE_CHECKING:
-    from knn_ue.report.build import Report
+    from knn_ue.report.report import Report
 
 
 def to_markdown(report: "Report") -> str:
@@ -60,11 +59,12 @@ def _mistake(mistake: Mistake) -> Sequence[str]:
     text = "(no text)" if mistake.text is None else shortened(mistake.text)
     lines = [
         text,
-        f"said {mistake.predicted}, true is {mistake.truth}: "
-        f"{percent(mistake.raw_confidence)} sure before, {percent(mistake.confidence)} after",
+        f"answer {mistake.predicted}, true label {mistake.truth}: "
+        f"confidence {percent(mistake.raw_confidence)} before, {percent(mistake.confidence)} after",
     ]
     if (explanation := mistake.explanation) is not None:
-        lines.append(f"{explanation.n_agreeing} of {explanation.n_neighbors} neighbors agree with the answer; nearest:")
+        counted = f"{explanation.n_agreeing} of {explanation.n_neighbors}"
+        lines.append(f"{counted} neighbors agree with {explanation.predicted_name}; nearest:")
         for near in explanation.neighbors:
             said = "agrees " if near.agrees else "differs"
             shown = f"row {near.id}" if near.text is None else shortened(near.text)

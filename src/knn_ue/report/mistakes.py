@@ -1,4 +1,4 @@
-"""The most over-confident mistakes, and what their neighbors said."""
+"""The most confident mistakes and their nearest neighbors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -7,9 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators import KnnUE
-from knn_ue.report.evaluation import AnsweredSet
-from knn_ue.report.record import RAW
+from knn_ue.calibrators.contract import Calibrator
+from knn_ue.evaluation import RAW, AnsweredSet
 from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation
 
@@ -20,7 +19,8 @@ Side = Literal["before", "after"]
 class Mistake:
     """A wrong answer: `side` says whether the raw confidence ("before") or the calibrated one ("after") was so high.
 
-    `explanation` is None where nothing could explain it: no kNN-UE, or no features.
+    `predicted` is the raw model's answer before and the method's after; both confidences are about it. `explanation`
+    is None where nothing could explain it: no method that explains, or no features.
     """
 
     set_name: str
@@ -39,9 +39,9 @@ class Mistake:
 
 
 def worst_mistakes(
-    sets: Mapping[str, AnsweredSet], method: str, *, explain_with: KnnUE | None, n_mistakes: int, top: int = 5
+    sets: Mapping[str, AnsweredSet], method: str, *, explain_with: Calibrator | None, n_mistakes: int, top: int = 5
 ) -> tuple[Mistake, ...]:
-    """Return, for each labelled set, the `n_mistakes` wrong answers that raw is surest of, then those of `method`.
+    """Return the `n_mistakes` most confident wrong answers of each labeled set: the raw model's, then the method's.
 
     A row is shown once. Only the rows shown are searched for, `top` neighbors of each.
     """
@@ -53,17 +53,19 @@ def worst_mistakes(
 
 
 def _mistakes_of_set(
-    name: str, answered: AnsweredSet, method: str, explain_with: KnnUE | None, n_mistakes: int, top: int
+    name: str, answered: AnsweredSet, method: str, explain_with: Calibrator | None, n_mistakes: int, top: int
 ) -> list[Mistake]:
     outputs = answered.outputs
     labels = outputs.require_labels("the mistakes")
-    # The answer shown is the model's own; a method that may change it is judged by what it says of this answer.
-    predicted = outputs.predicted
-    raw, ours = (answered.probs[x][np.arange(len(outputs)), predicted] for x in (RAW, method))
-    wrong = np.flatnonzero(predicted != labels)
-    before = _surest(wrong, (raw, ours), n_mistakes)
-    after = _surest(wrong[~np.isin(wrong, before)], (ours, raw), n_mistakes)
+    every = np.arange(len(outputs))
+    # A method may change an answer: before shows the model's, after the method's own.
+    models, methods = outputs.predicted, answered.predicted(method)
+    raw, ours = answered.probs[RAW], answered.probs[method]
+    before = _surest(np.flatnonzero(models != labels), (raw[every, models], ours[every, models]), n_mistakes)
+    wrong = np.setdiff1d(np.flatnonzero(methods != labels), before)
+    after = _surest(wrong, (ours[every, methods], raw[every, methods]), n_mistakes)
     rows: IntArray = np.concatenate([before, after])
+    predicted: IntArray = np.concatenate([models[before], methods[after]])
     names = outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]
     explanations = _explanations(outputs, rows, explain_with, top)
     return [
@@ -72,13 +74,13 @@ def _mistakes_of_set(
             row=row,
             side="before" if place < len(before) else "after",
             text=None if outputs.texts is None else outputs.texts[row],
-            predicted=names[predicted[row]],
+            predicted=names[answer],
             truth=names[labels[row]],
-            raw_confidence=float(raw[row]),
-            confidence=float(ours[row]),
+            raw_confidence=float(raw[row, answer]),
+            confidence=float(ours[row, answer]),
             explanation=explanations[place],
         )
-        for place, row in enumerate(rows.tolist())
+        for place, (row, answer) in enumerate(zip(rows.tolist(), predicted.tolist(), strict=True))
     ]
 
 
@@ -90,7 +92,7 @@ def _surest(rows: IntArray, by: tuple[FloatArray, FloatArray], n_mistakes: int) 
 
 
 def _explanations(
-    outputs: Outputs, rows: IntArray, explain_with: KnnUE | None, top: int
+    outputs: Outputs, rows: IntArray, explain_with: Calibrator | None, top: int
 ) -> Sequence[Explanation | None]:
     if explain_with is None or outputs.features is None or not len(rows):
         return [None] * len(rows)

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from knn_ue.arrays import FloatArray
 from knn_ue.errors import require
+from knn_ue.evaluation import RAW, STYLES, AnsweredSet, Evaluation
 from knn_ue.metrics.inputs import top_label
 from knn_ue.plots import confidence_histogram, reliability_diagram, risk_coverage
-from knn_ue.report.evaluation import AnsweredSet
 from knn_ue.report.headline import listed, percent
-from knn_ue.report.record import RAW, Evaluation
-from knn_ue.report.styles import STYLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,7 +97,9 @@ def _reliability_description(name: str, evaluation: Evaluation, methods: Sequenc
 def _risk_description(name: str, evaluation: Evaluation, methods: Sequence[str]) -> str:
     table = evaluation.tables[name]
     areas = [f"{method} {STYLES['aurc'].show(table[method]['aurc'])}" for method in methods]
-    error = percent(1 - table[RAW]["accuracy"])
+    errors = {method: percent(1 - table[method]["accuracy"]) for method in methods}
+    same = len(set(errors.values())) == 1
+    error = errors[RAW] if same else listed(f"{shown} ({method})" for method, shown in errors.items())
     return (
         f"Share of wrong answers among the most confident rows of {name}, up to {error} when all are answered. "
         f"The area under the curve (AURC times 1000) is {listed(areas)}."

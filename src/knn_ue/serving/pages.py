@@ -4,7 +4,7 @@ from importlib.resources import files
 
 from fastapi import APIRouter, Response
 
-from knn_ue.report.css import CSS
+from knn_ue.report.html_page import style_sheet
 from knn_ue.serving.problems import ProblemError
 
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -18,7 +18,7 @@ def page_routes() -> APIRouter:
         for entry in files("knn_ue.serving").joinpath("page").iterdir()
         if _kind(entry.name) is not None
     }
-    found["report.css"] = CSS.encode()  # the look of the HTML report
+    found["report.css"] = style_sheet().encode()  # the look of the HTML report
     head = found.pop("head.html")
     for name in ("explorer.html", "docs.html"):
         found[name] = head + found[name]

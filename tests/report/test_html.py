@@ -8,8 +8,9 @@ from itertools import pairwise
 import pytest
 
 from knn_ue.calibrators import TemperatureScaling
+from knn_ue.evaluation import STYLES
 from knn_ue.methods import make_calibrator
-from knn_ue.report import STYLES, build_report
+from knn_ue.report import build_report
 from knn_ue.types import Outputs
 
 STRANGE = "<script>alert('x')</script> & \"quoted\" مرحبا 🙂 \x00 end"
@@ -198,7 +199,7 @@ def test_each_mistake_comes_with_its_neighbors(report, page):
 def test_without_neighbors_the_page_says_so(scaling, toy):
     html = build_report({"a": scaling}, small(toy), n_bootstrap=0).to_html()
 
-    assert "they need a kNN-UE, and features of the rows" in html
+    assert "that needs a method that explains, such as knn-ue, and row features" in html
 
 
 def test_without_any_mistake_the_page_says_so(scaling):

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from cli_files import run, write_rows
-from knn_ue.demo import minilm, run_text_demo, text
+from knn_ue.demo import minilm, run_text_demo, text_demo
 from knn_ue.demo.cache import key_of_program
-from knn_ue.demo.text import Size
+from knn_ue.demo.text_demo import Size
 from knn_ue.errors import MissingExtraError
 from knn_ue.storage import generation_of
 from tiny_models import text_rows, tiny_model
@@ -33,7 +33,9 @@ def sources(tmp_path, monkeypatch):
     sizes = {"train": 60, "validation": 40, "test": 30, "amazon": 20, "nyt": 20, "tweets": 20}
     starts = [0, 100, 200, 300, 400, 500]
     for (name, size), start in zip(sizes.items(), starts, strict=True):
-        monkeypatch.setitem(text.SOURCES, name, str(write_rows(folder / f"{name}.jsonl", text_rows(size, start=start))))
+        monkeypatch.setitem(
+            text_demo.SOURCES, name, str(write_rows(folder / f"{name}.jsonl", text_rows(size, start=start)))
+        )
     return folder
 
 
@@ -47,7 +49,7 @@ def test_the_demo_writes_the_report_and_a_folder_that_answers(sources, encoder, 
 
     assert result.report.read_text(encoding="utf-8").startswith("<!")
     assert run("explain", result.ue, "a great film").exit_code == 0
-    assert len(result.explanations) == len(text.EXPLAINED)
+    assert len(result.explanations) == len(text_demo.EXPLAINED)
 
 
 def test_the_table_has_every_method_on_every_set(sources, encoder, tmp_path):
@@ -94,7 +96,7 @@ def test_what_is_damaged_in_the_cache_is_made_again(sources, encoder, tmp_path):
 
 def test_the_report_is_read_back_as_it_was_written(sources, encoder, tmp_path, monkeypatch):
     first = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
-    monkeypatch.setattr("knn_ue.demo.report.build_report", None)
+    monkeypatch.setattr("knn_ue.demo.text_report.build_report", None)
 
     again = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
 
@@ -124,7 +126,7 @@ def test_the_folder_is_written_again_when_the_program_has_changed(sources, encod
     ue = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).ue
     before = generation_of(ue)
     here = key_of_program
-    monkeypatch.setattr(text, "key_of_program", lambda *stages: here(*stages) if stages else "another program")
+    monkeypatch.setattr(text_demo, "key_of_program", lambda *stages: here(*stages) if stages else "another program")
 
     run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
 
@@ -132,7 +134,7 @@ def test_the_folder_is_written_again_when_the_program_has_changed(sources, encod
 
 
 def test_the_report_names_the_command_that_made_it(sources, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr("knn_ue.demo.text.QUICK", SMALL)
+    monkeypatch.setattr("knn_ue.demo.text_demo.QUICK", SMALL)
 
     report = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).report
 

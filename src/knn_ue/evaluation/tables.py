@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.definitions import STYLES, UNDEFINED
 from knn_ue.metrics import Interval
-from knn_ue.report.styles import STYLES, UNDEFINED
 from knn_ue.storage import library_version
 
 RAW = "raw"
@@ -40,7 +40,7 @@ class Table:
         return self.scores[method]
 
     def to_markdown(self) -> str:
-        """Return a line a metric and a column a method, the best value in bold where it beats the raw model.
+        """Return one line per metric and one column per method, the best value in bold where it beats the raw model.
 
         Where there are intervals, bold also asks that its interval and the raw model's do not overlap.
         """

@@ -1,4 +1,4 @@
-"""How people print each metric: its title, the direction that is better, the unit. Everywhere else are fractions."""
+"""Each metric as data: its title, the direction that is better, its unit in print, and what it means."""
 
 import math
 from dataclasses import dataclass
@@ -52,5 +52,23 @@ STYLES = MappingProxyType(
         "e_aurc": Style(title="E-AURC", **_AREA),
         "aupr_in": Style(title="AUPR-in", higher_is_better=True),
         "aupr_out": Style(title="AUPR-out", higher_is_better=True),
+    }
+)
+# What the numbers mean, each in a sentence.
+DEFINITIONS = MappingProxyType(
+    {
+        "confidence": "the probability of the answer given, the most probable class. Raw: the model's own softmax.",
+        "accuracy": "the share of right answers.",
+        "ECE": "answers are put into bins of equal width by confidence; the gap between mean confidence and accuracy "
+        "of each bin, averaged over the answers. 0 % means that of the answers given 80 %, 80 % are right. MCE is the "
+        "largest gap of a bin.",
+        "AURC and E-AURC": "answer the most confident rows first and average the share of wrong ones over all numbers "
+        "of rows answered; E-AURC is that minus the best possible at this accuracy. Times 1000. 0 means that every "
+        "right answer has more confidence than every wrong one.",
+        "AUROC": "the chance that a right answer has more confidence than a wrong one; in OOD detection: that a test "
+        "row has more than an out-of-domain row. 50 % is chance.",
+        "FPR@95": "the share of out-of-domain rows that pass as in-domain if 95 % of the test rows must pass.",
+        "NLL and Brier": "the mean -log probability of the true class, and the squared error of the probabilities.",
+        "distance": "Euclidean, between the features of a row and of its nearest stored examples.",
     }
 )

@@ -1,4 +1,4 @@
-"""`build_report`: fitted calibrators and labelled outputs -> one page, its Markdown and its JSON, in one folder."""
+"""`build_report`: fitted calibrators and labeled outputs -> one page, its Markdown and its JSON, in one folder."""
 
 import json
 import os
@@ -13,18 +13,26 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import check_choice
-from knn_ue.calibrators import KnnUE
-from knn_ue.errors import MissingExtraError, StorageError
-from knn_ue.report.comparison import Comparison, compare
-from knn_ue.report.evaluation import AnsweredSet, answered_sets, check_draws, evaluate_sets
+from knn_ue.calibrators.contract import Calibrator
+from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
+from knn_ue.evaluation import (
+    RAW,
+    AnsweredSet,
+    Comparison,
+    Evaluation,
+    EvaluationOptions,
+    answered_sets,
+    check_draws,
+    compare,
+    evaluate_sets,
+)
 from knn_ue.report.headline import TEMPERATURE, Headline, headline
 from knn_ue.report.html import to_html
 from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
-from knn_ue.report.record import RAW, Evaluation, EvaluationOptions
 from knn_ue.storage import created_folder, library_version, storage_errors
-from knn_ue.types import Calibrator, Outputs
+from knn_ue.types import Outputs
 
 _FAVORITE = "knn-ue"
 
@@ -42,7 +50,7 @@ class ReportFiles:
 class Report:
     """Everything a report says. `method` is the calibrated method it is about; `sizes` the rows of each set.
 
-    `no_pictures` says why there are none, where there are none; `explained_by` is who found the neighbors.
+    `no_pictures` is the reason where there are none; `explained_by` is the method that found the neighbors.
     """
 
     title: str
@@ -80,7 +88,7 @@ class Report:
         return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
     def write(self, out: str | Path) -> ReportFiles:
-        """Write report.html, report.md and report.json into the folder `out`, made if need be.
+        """Write report.html, report.md and report.json into the folder `out`, created if needed.
 
         An error, such as a full disk, leaves the files of an earlier report as they were. Each file takes its place
         whole and one after the other: a crash or a reader in between may find files of two reports.
@@ -100,9 +108,9 @@ def build_report(
     test: Outputs,
     out_of_domain: Mapping[str, Outputs] | None = None,
     *,
-    title: str = "How sure is the model, really?",
+    title: str = "How reliable is the model's confidence?",
     method: str | None = None,
-    explain_with: KnnUE | None = None,
+    explain_with: Calibrator | None = None,
     n_mistakes: int = 3,
     n_bins: int = 10,
     n_bootstrap: int = 200,
@@ -110,10 +118,10 @@ def build_report(
     notes: Sequence[str] = (),
     context: Mapping[str, str] | None = None,
 ) -> Report:
-    """Evaluate fitted `calibrators` on `test` and each out-of-domain set, each asked once a set, and say what it means.
+    """Evaluate fitted `calibrators`, each asked once per set, on `test` and out-of-domain sets, and say what it means.
 
     The report is about `method`, by default "knn-ue" if it is there, else the last. `explain_with` finds the neighbors
-    of mistakes, by default the method itself or the first kNN-UE; `n_mistakes` are shown of each set before and
+    of mistakes, by default the method itself or the first that explains; `n_mistakes` are shown of each set before and
     as many after calibration. `context` says how it was made (command, model, data); versions and seeds are added.
 
     >>> from knn_ue.calibrators import TemperatureScaling
@@ -121,17 +129,17 @@ def build_report(
     >>> train, validation, test = two_blobs(seed=0)
     >>> report = build_report({"temperature": TemperatureScaling().fit(validation)}, test, n_bootstrap=0)
     >>> report.headline.lead[-1]
-    'No answer changes, only how sure the model says it is.'
+    'No prediction changes, only the confidence.'
     """
     check_draws(n_bootstrap)
     sets = answered_sets(calibrators, test, out_of_domain)
     method = method or (_FAVORITE if _FAVORITE in calibrators else list(calibrators)[-1])
     check_choice(method, "method", tuple(calibrators))
+    explained_by, explainer = _explainer(calibrators, method, explain_with)
     options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, seed=seed)
     evaluation = evaluate_sets(sets, options)
     comparisons = compare(sets, method, options)
     pictures, no_pictures = _pictures(sets, evaluation, method)
-    explained_by, explainer = _explainer(calibrators, method, explain_with)
     mistakes = worst_mistakes(sets, method, explain_with=explainer, n_mistakes=n_mistakes)
     return Report(
         title=title,
@@ -160,14 +168,16 @@ def _pictures(
 
 
 def _explainer(
-    calibrators: Mapping[str, Calibrator], method: str, given: KnnUE | None
-) -> tuple[str | None, KnnUE | None]:
-    """Return the calibrator that can name neighbors, and its name if it has one here."""
+    calibrators: Mapping[str, Calibrator], method: str, given: Calibrator | None
+) -> tuple[str | None, Calibrator | None]:
+    """Return the calibrator that explains answers, and its name: the one it has here, else its kind."""
+    if given is not None and not given.explains:
+        raise InvalidInputError(f"explain_with must be a method that explains, such as knn-ue: {given.kind} does not")
     for name in (method, *calibrators):
         found = calibrators[name]
-        if isinstance(found, KnnUE) and (given is None or found is given):
+        if found.explains and (given is None or found is given):
             return name, found
-    return ("kNN-UE" if given else None), given
+    return (None if given is None else given.kind), given
 
 
 def _circumstances(options: EvaluationOptions) -> dict[str, str]:
@@ -185,7 +195,7 @@ def _refuse_folders(paths: Iterable[Path]) -> None:
     # A file cannot be moved onto a folder, and by then others may have been moved.
     for path in paths:
         if path.is_dir():
-            raise StorageError(f"{path} is a folder, but the report needs the name: choose another folder for it")
+            raise StorageError(f"{path} is a folder, but the report needs this name for a file: choose another folder")
 
 
 def _write_all(texts: Mapping[Path, str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from knn_ue.calibrators import KnnUE
 from knn_ue.demo import run_demo
-from knn_ue.demo import toy as demo
+from knn_ue.demo import toy_demo as demo
 from knn_ue.errors import StorageError
 from knn_ue.methods import make_calibrator
 from knn_ue.toy import pockets

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE, TemperatureScaling
+from knn_ue.calibrators.contract import Calibrator
 from knn_ue.demo.folder import demo_folder
 from knn_ue.errors import MissingExtraError
+from knn_ue.evaluation import RAW, STYLES, TEST, Evaluation, evaluate
 from knn_ue.methods import make_calibrator
 from knn_ue.plots import reliability_diagram, risk_coverage
-from knn_ue.report import RAW, STYLES, TEST, Evaluation, evaluate
 from knn_ue.toy import pockets, two_blobs
-from knn_ue.types import Calibrator, Outputs
+from knn_ue.types import Outputs
 
 _METHODS = ("temperature", "mahalanobis", "dac", "knn-ue-no-label", "knn-ue")
 _DRAWN = ("temperature", "knn-ue")
@@ -40,7 +41,7 @@ class Demo:
 def run_demo(out: str | Path = "knn-ue-demo") -> Demo:
     """Fit every method on the toy problem `pockets` and write report.md, report.json, pictures and the folder ue.
 
-    Files of others in `out` stay untouched; where one has a name the demo needs, nothing is written.
+    Other files in `out` stay untouched; where one has a name the demo needs, nothing is written.
     """
     with demo_folder(out, (_FOLDER, _REPORT, _NUMBERS, *_PICTURES)) as folder:
         return _run(folder)
@@ -90,7 +91,7 @@ def _blobs_sentence() -> str:
     )
 
 
-def _explanations(calibrator: KnnUE, test: Outputs) -> str:
+def _explanations(calibrator: Calibrator, test: Outputs) -> str:
     """Explain the first test row of each kind of region, which its text names."""
     texts = test.texts or ()
     rows = [next(row for row, text in enumerate(texts) if text.startswith(kind)) for kind in ("plain", "pocket", "far")]
@@ -119,35 +120,34 @@ Made by `knn-ue demo`; the same numbers as fractions are in [report.json](report
 **A check first.** On two blobs with a model that is 3 times too confident, {blobs}.
 
 **The problem.** Three classes, and a model that sees 3 of 8 features. In some pockets of the space the training labels
-are mixed, and some test rows lie far from all training rows. The model cannot see either and is as sure there as
-anywhere; the neighbors know. The out-of-domain rows lie farther still and have random labels.
+are mixed, and some test rows lie far from all training rows. The model sees neither and is as confident there as
+anywhere else; the neighbors show both. The out-of-domain rows lie farther still and have random labels.
 
 ## In short
 
 {summary}
 
 `raw` is the model's own softmax. "out" columns are about the out-of-domain rows; FPR@95 is the share of them that pass
-as in-domain. No method changes a prediction. Neighbors with mixed labels are what only `knn-ue` sees, so it ranks and
-calibrates best on the test set. Far away the neighbors may still agree, and the label term counts that however far they
-are: out of domain the distances alone, `knn-ue-no-label`, do better here.
+as in-domain. No method changes a prediction. Only `knn-ue` sees neighbors with mixed labels, so it ranks and
+calibrates best on the test set. Far away the neighbors may still agree, and the label term counts that at any distance:
+out of domain the distances alone, `knn-ue-no-label`, do better here.
 
 {pictures}
 
-## Why did it say so?
+## Explanations
 
-A row of each kind, explained by the reloaded `ue` folder: raw -> calibrated probability, the weight with its two terms,
-and the nearest training rows.
+One row of each kind, explained by the reloaded `ue` folder: raw -> calibrated probability, the weight with its two
+terms, and the nearest training rows.
 
 {explanations}
 
 ## All numbers
 
 {tables}
-## Do it yourself
+## Try it
 
 ```python
-from knn_ue.calibrators import KnnUE
-from knn_ue.report import evaluate
+from knn_ue import KnnUE, evaluate
 from knn_ue.toy import pockets
 
 train, validation, test, out_of_domain = pockets(seed=0)

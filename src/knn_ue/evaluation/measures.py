@@ -12,9 +12,10 @@ import numpy.typing as npt
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.entities import SentenceReading, all_right, find_entities
+from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.tables import EvaluationOptions
 from knn_ue.metrics import EntityScores, Interval
 from knn_ue.metrics.inputs import top_label
-from knn_ue.report.record import EvaluationOptions
 from knn_ue.types import Outputs
 
 
@@ -51,7 +52,7 @@ Measures = dict[str, Measure]
 
 
 def row_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions) -> Measures:
-    """Return the metrics of n labelled rows and their probabilities `probs` (n, classes)."""
+    """Return the metrics of n labeled rows and their probabilities `probs` (n, classes)."""
     labels = outputs.require_labels("row_measures")
     confidence, correct = top_label(probs, labels, None, None)
     full = partial(Measure, arrays={"probs": probs, "labels": labels}, groups=outputs.groups)
@@ -95,6 +96,11 @@ def entity_measures(
     confidence = metrics.sentences(probs.max(axis=1), outputs.groups)
     scores = metrics.score_entities(gold=gold, predicted=predicted, confidence=confidence, aggregate="product")
     if reading is not None:
+        if len(reading.scores) != len(scores.confidence):
+            raise InvalidInputError(
+                f"read() must score each predicted entity: it gave {len(reading.scores)} scores for "
+                f"{len(scores.confidence)} entities"
+            )
         scores = replace(scores, confidence=reading.scores)
     sentence = _sentence_of_each(scores, gold, predicted) if options.n_bootstrap else None
     found = partial(
@@ -135,7 +141,7 @@ def sentence_measures(
 
 
 def detection_measures(inside: Outputs, outside: Outputs, probs: tuple[FloatArray, FloatArray]) -> Measures:
-    """Return how well confidence tells `inside` from `outside` rows, given the probabilities of both.
+    """Return how well confidence separates `inside` from `outside` rows, given the probabilities of both.
 
     A bootstrap draws from both together, so the share of outside rows varies a little.
     """

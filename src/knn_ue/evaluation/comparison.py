@@ -1,4 +1,4 @@
-"""Is one method clearly better than another? The difference of a metric on the same rows, with its interval."""
+"""Is one method significantly better than another? The difference of a metric on the same rows, with its interval."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from knn_ue import metrics
+from knn_ue.evaluation.answered import AnsweredSet
+from knn_ue.evaluation.definitions import STYLES, Style
+from knn_ue.evaluation.measures import Measure, detection_measures, entity_measures, has_entities, row_measures
+from knn_ue.evaluation.tables import TEST, EvaluationOptions
 from knn_ue.metrics import Interval
-from knn_ue.report.evaluation import AnsweredSet
-from knn_ue.report.measures import Measure, detection_measures, entity_measures, has_entities, row_measures
-from knn_ue.report.record import TEST, EvaluationOptions
-from knn_ue.report.styles import STYLES, Style
 
-Verdict = Literal["better", "worse", "no clear difference"]
+Verdict = Literal["better", "worse", "no significant difference"]
 Kind = Literal["calibration", "ranking", "detection"]
 
 _METRIC: dict[Kind, str] = {"calibration": "ece", "ranking": "e_aurc", "detection": "auroc"}
@@ -41,11 +41,11 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Say who wins; what the interval leaves open, or looks equal when printed, is no clear difference."""
+        """Say who wins; a difference whose interval holds 0, or that looks equal when printed, is not significant."""
         low, high = (self.ours - self.theirs,) * 2 if math.isnan(self.low) else (self.low, self.high)
         looks_equal = self.style.show(self.ours) == self.style.show(self.theirs)
         if looks_equal or math.isnan(low) or low <= 0 <= high:
-            return "no clear difference"
+            return "no significant difference"
         return "better" if (low > 0) == self.style.higher_is_better else "worse"
 
     def to_plain(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Comparison:
 
 
 def compare(sets: Mapping[str, AnsweredSet], method: str, options: EvaluationOptions) -> tuple[Comparison, ...]:
-    """Compare `method` with every other one: ECE and E-AURC on each labelled set, detection AUROC on each other one.
+    """Compare `method` with every other one: ECE and E-AURC on each labeled set, OOD AUROC on each other one.
 
     Where the rows are words of tagged sentences, ECE and E-AURC are those of the entities.
     """
@@ -107,7 +107,7 @@ def _compared(
 
 
 def _difference(ours: Measure, theirs: Measure, options: EvaluationOptions) -> Interval:
-    """Draw the same rows for both, so that luck with the rows cancels out."""
+    """Draw the same rows for both, so that the choice of rows cancels out."""
     n_ours = len(ours.arrays)
 
     def difference(*drawn: object) -> float:

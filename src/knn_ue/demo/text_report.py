@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from knn_ue.calibrators import LogitScaling
+from knn_ue.calibrators.contract import Calibrator
 from knn_ue.demo.cache import digest, key_of, key_of_program
+from knn_ue.evaluation import TEST, Evaluation, EvaluationOptions, Table
 from knn_ue.metrics import Interval
-from knn_ue.report import TEST, Evaluation, EvaluationOptions, Table, build_report
+from knn_ue.report import build_report
 from knn_ue.types import Outputs
 
 _KEY = ".report-key"
@@ -28,14 +29,14 @@ class WrittenReport:
 
 def written_report(
     folder: Path,
-    calibrators: Mapping[str, LogitScaling],
+    calibrators: Mapping[str, Calibrator],
     sets: Mapping[str, Outputs],
     *,
     n_bootstrap: int,
     context: Mapping[str, str],
     key: str,
 ) -> WrittenReport:
-    """Return the report in `folder`, written anew unless all that it is made of is as it was; `key` names the data."""
+    """Return the report in `folder`, written again unless all it is made of is unchanged; `key` names the data."""
     wanted = key_of(key, key_of_program(), list(calibrators))
     if (found := _read(folder, wanted)) is not None:
         return found
@@ -43,7 +44,7 @@ def written_report(
         calibrators,
         sets[TEST],
         {name: outputs for name, outputs in sets.items() if name != TEST},
-        title="How sure is a film critic outside the cinema?",
+        title="Sentiment of film reviews: confidence in and out of domain",
         method="knn-ue",
         n_bootstrap=n_bootstrap,
         notes=_NOTES,
@@ -92,8 +93,8 @@ def _signature(folder: Path, key: str) -> str:
 
 
 _NOTES = (
-    "The model learned from film reviews only; Amazon, the New York Times and Twitter are other worlds to it.",
-    "The neighbors are the texts the model was trained on, whose labels it may know by heart, so that they agree with "
-    "it more often than labels of new texts would. Compare knn-ue with knn-ue-no-label to see what that does.",
-    "One training run with one seed: intervals cover the choice of test rows, not the luck of training.",
+    "The model learned from film reviews only; Amazon, the New York Times and Twitter are out of domain.",
+    "The neighbors are the texts the model was trained on, whose labels it may have memorized, so they agree with it "
+    "more often than labels of new texts would. Compare knn-ue with knn-ue-no-label to see the effect.",
+    "One training run with one seed: intervals cover the choice of test rows, not the variation between training runs.",
 )

@@ -1,8 +1,9 @@
 """The frame of every page we write: head, contents, body, footer; no script, no outside address."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
 
-from knn_ue.report.css import CSS
 from knn_ue.report.html_tables import plain
 
 
@@ -17,13 +18,19 @@ def page(
     contents = "\n".join(f'<li><a href="#{plain(section)}">{plain(text)}</a></li>' for section, text in links.items())
     return _PAGE.format(
         title=plain(title),
-        css=CSS,
+        css=style_sheet(),
         name=plain(name),
         about="" if about is None else f'<p class="soft">{about}</p>\n',
         links=contents,
         body="\n".join(body),
         footer=plain(footer),
     )
+
+
+@cache
+def style_sheet() -> str:
+    """Return the style sheet of every page we write: phone first, light and dark, and on paper."""
+    return files("knn_ue.report").joinpath("report.css").read_text(encoding="utf-8")
 
 
 _PAGE = """\

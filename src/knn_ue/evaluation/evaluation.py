@@ -1,0 +1,100 @@
+"""`evaluate`: every metric of every method on every set."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from knn_ue.arrays import check_positive
+from knn_ue.calibrators.contract import Calibrator
+from knn_ue.evaluation.answered import AnsweredSet, answered_sets
+from knn_ue.evaluation.measures import (
+    Measures,
+    detection_measures,
+    entity_measures,
+    has_entities,
+    row_measures,
+    sentence_measures,
+)
+from knn_ue.evaluation.tables import TEST, Evaluation, EvaluationOptions, Table
+from knn_ue.types import Outputs
+
+
+def evaluate(
+    calibrator: Calibrator | Mapping[str, Calibrator],
+    test: Outputs,
+    *,
+    out_of_domain: Outputs | Mapping[str, Outputs] | None = None,
+    n_bins: int = 10,
+    n_bootstrap: int = 0,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """Return every metric of one fitted calibrator ("calibrated"), or of several by name, beside the "raw" softmax.
+
+    `test` needs labels. Each out-of-domain set gives the same metrics, if it has labels, and how well confidence
+    separates its rows from the test rows. With `groups` and IOB2 `class_names`, entities are scored too (see
+    `entity_measures`), and whole sentences, where a calibrator has a score for them. A method that changes predictions
+    is scored by its own.
+    `n_bootstrap` draws give percentile intervals, over whole sentences where there are `groups`, else over rows.
+
+    >>> from knn_ue.calibrators import TemperatureScaling
+    >>> from knn_ue.toy import two_blobs
+    >>> train, validation, test = two_blobs(overconfident_by=3.0, seed=0)
+    >>> evaluation = evaluate(TemperatureScaling().fit(validation), test)
+    >>> evaluation["calibrated"]["ece"] < evaluation["raw"]["ece"]
+    True
+    """
+    options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, level=level, seed=seed)
+    check_draws(n_bootstrap)
+    return evaluate_sets(answered_sets(calibrator, test, out_of_domain), options)
+
+
+def check_draws(n_bootstrap: int) -> None:
+    """Raise unless `n_bootstrap` is a number of draws, or 0 for none."""
+    if n_bootstrap != 0:
+        check_positive(n_bootstrap, "n_bootstrap")
+
+
+def evaluate_sets(sets: Mapping[str, AnsweredSet], options: EvaluationOptions) -> Evaluation:
+    """Return every metric of sets that `answered_sets` made."""
+    test, inside = sets[TEST].outputs, sets[TEST].probs
+    tables = _tables_of_set(TEST, sets[TEST], options)
+    for name, answered in sets.items():
+        if name == TEST:
+            continue
+        outputs, outside = answered.outputs, answered.probs
+        tables |= _tables_of_set(name, answered, options)
+        caption = f"{name}: OOD detection by lower confidence, {len(outputs)} rows against the {len(test)} of {TEST}"
+        measures = {x: detection_measures(test, outputs, (inside[x], outside[x])) for x in inside}
+        tables[f"{name}/detection"] = _table(caption, len(test) + len(outputs), measures, options)
+    return Evaluation(n=len(test), n_classes=test.n_classes, options=options, tables=tables)
+
+
+def _tables_of_set(name: str, answered: AnsweredSet, options: EvaluationOptions) -> dict[str, Table]:
+    outputs, probs, readings = answered.outputs, answered.probs, answered.readings
+    if outputs.labels is None:
+        return {}
+    measures = {method: row_measures(outputs, p, options) for method, p in probs.items()}
+    tables = {name: _table(f"{name}: {len(outputs)} rows", len(outputs), measures, options)}
+    if outputs.groups is not None and has_entities(outputs):
+        n_sentences = len(np.unique(outputs.groups))
+        measures = {method: entity_measures(outputs, p, options, readings.get(method)) for method, p in probs.items()}
+        caption = f"{name}: entities in {n_sentences} sentences"
+        tables[f"{name}/entities"] = _table(caption, n_sentences, measures, options)
+        if readings:
+            measures = {
+                method: sentence_measures(outputs, p, options, readings.get(method)) for method, p in probs.items()
+            }
+            caption = f"{name}: {n_sentences} sentences, right if all entities are and none is missed"
+            tables[f"{name}/sentences"] = _table(caption, n_sentences, measures, options)
+    return tables
+
+
+def _table(caption: str, n: int, measures: Mapping[str, Measures], options: EvaluationOptions) -> Table:
+    scores = {method: {name: x.value() for name, x in found.items()} for method, found in measures.items()}
+    intervals = {}
+    if options.n_bootstrap:
+        intervals = {
+            method: {name: x.interval(options) for name, x in found.items()} for method, found in measures.items()
+        }
+    return Table(caption=caption, n=n, scores=scores, intervals=intervals)

@@ -1,0 +1,60 @@
+"""The sentences and phrases that the HTML and the Markdown of a report share."""
+
+from knn_ue.evaluation import Comparison, EvaluationOptions
+from knn_ue.report.mistakes import Side
+
+COMPARISONS = (
+    "Below each number of another method: ours minus theirs on the same rows, with its interval. The verdict is "
+    "“better” or “worse” only where the interval excludes 0; with many comparisons, some will be significant by chance."
+)
+_N_CHARACTERS = 400
+
+
+def about_intervals(options: EvaluationOptions) -> str:
+    """Say what the intervals are and what they are not."""
+    if not options.n_bootstrap:
+        return "No intervals were drawn, so verdicts only compare the numbers as printed."
+    return (
+        f"Intervals are {100 * options.level:g} % percentile intervals of {options.n_bootstrap} bootstrap draws of the "
+        "rows, of whole sentences where rows are words. They cover the choice of test rows, not the variation "
+        "between training runs. Resampling adds noise, which a calibration error counts as error, so the interval of a "
+        "small error can lie above it."
+    )
+
+
+def mistakes_heading(side: Side, method: str) -> str:
+    """Say which mistakes these are."""
+    return f"Most confident mistakes of {'the raw model' if side == 'before' else method}"
+
+
+def difference(comparison: Comparison) -> str:
+    """Return ours - theirs as printed, with its interval."""
+    style = comparison.style
+    shown = _signed(style.show(comparison.ours - comparison.theirs))
+    if comparison.low != comparison.low:
+        return shown
+    return f"{shown} ({_signed(style.show(comparison.low))} to {_signed(style.show(comparison.high))})"
+
+
+def shortened(text: str) -> str:
+    """Return `text` on one line, cut after 400 characters, and say how much is missing.
+
+    >>> shortened("a " * 500)[-26:]
+    ' a … (600 more characters)'
+    """
+    if len(text) <= _N_CHARACTERS:
+        return " ".join(text.split())
+    kept = text[:_N_CHARACTERS]
+    return f"{' '.join(kept.split())} … ({len(text) - len(kept):,} more characters)"
+
+
+def _signed(shown: str) -> str:
+    """Put a plus before a positive number, a true minus before a negative one, and nothing before zero.
+
+    >>> _signed("1.20"), _signed("-1.20"), _signed("-0.00")
+    ('+1.20', '−1.20', '0.00')
+    """
+    digits = shown.lstrip("-")
+    if not digits.strip("0."):
+        return digits
+    return f"−{digits}" if shown.startswith("-") else f"+{digits}" if digits[0].isdigit() else digits
