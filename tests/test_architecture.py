@@ -19,6 +19,7 @@ MODELS = {"encoding", "training"}
 JOINS = {"methods", "report", "plots", "demo", "pipeline", "tuning", "decisions", "experiments"}
 SERVING = {"serving"}
 CLI = {"cli"}
+SKLEARN = {"sklearn"}
 
 BELOW_EDGES = GROUND | MATHS | ENTITIES | FLOWS | HEADS | METHODS | MODELS | JOINS
 LIGHT = {"numpy", "safetensors"}
@@ -38,6 +39,7 @@ RULES = [
         BELOW_EDGES,
         LIGHT | {"fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "prometheus_client"},
     ),
+    (SKLEARN, BELOW_EDGES, LIGHT | {"scipy", "sklearn"}),
     (CLI, BELOW_EDGES | SERVING, LIGHT | {"typer", "rich"}),
     ({"__init__"}, BELOW_EDGES - MODELS - FLOWS - HEADS, LIGHT),
 ]
