@@ -34,19 +34,28 @@ from knn_ue.weighting import Explanation, knn_weight
 class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """A classifier whose probabilities come from `estimator` and from the nearest training rows.
 
-    `predict` is the estimator's own; `predict_proba` is softmax(W * logits), W from kNN-UE. The logits are
-    `decision_function`, or the logarithm of `predict_proba` where there is none. `fit(X, y)` cross-validates: each fold
-    is calibrated by an estimator and a datastore that have not seen its rows; then the estimator is fitted on all rows
-    and all rows are stored. A `FrozenEstimator` is not fitted, so pass rows it was not trained on.
-    `fit(X, y, X_val=..., y_val=...)` does not cross-validate: X is fitted on and stored, X_val calibrates.
+    `predict` is the estimator's own. `predict_proba` is softmax(W * logits), W from kNN-UE; the logits are the
+    estimator's `decision_function`, or the logarithm of its `predict_proba` if it has none.
 
-    `estimator`: default `LogisticRegression()`. `features`, what neighbors are compared by: "auto" (what the last step
-    of a pipeline sees; without a pipeline the input), the name of a pipeline step (its output), "transform" (of the
-    estimator), "input", or a function of (fitted estimator, X). Sparse features with more than `n_components` columns
-    are reduced to that many by a truncated SVD of the stored rows (None: made dense as they are). `cv`: as in
-    scikit-learn; the default is 5 stratified folds, fewer if the rarest class has fewer rows. `n_neighbors` is lowered to the rows of the smallest datastore searched.
-    `use_labels`, `index` and `normalize` are those of `KnnUE` and `Datastore`. `max_stored`: maximum number of stored
-    rows, drawn at random. `n_jobs`: folds fitted at the same time. `random_state`: of that draw and the SVD.
+    * `fit(X, y)` cross-validates. The rows of each fold are calibrated with an estimator fitted on the other folds and
+      neighbors among their rows, so no row finds itself. Then the estimator is refitted on all rows, and all are stored.
+    * `fit(X, y)` with a `FrozenEstimator` fits no estimator: pass rows that it was not trained on.
+    * `fit(X, y, X_val=..., y_val=...)` does not cross-validate: X is fitted on and stored, X_val calibrates.
+
+    Options:
+
+    * `estimator`: a classifier, default `LogisticRegression()`.
+    * `features`, what neighbors are compared by: "auto" (what the last step of a pipeline sees; without a pipeline the
+      input), the name of a pipeline step (its output), "transform" (of the estimator), "input", or a function of
+      (fitted estimator, X).
+    * `cv`: as in scikit-learn. The default is 5 stratified folds, fewer if the rarest class has fewer rows.
+    * `n_neighbors`: lowered to the rows of the smallest datastore that is searched (`n_neighbors_`).
+    * `use_labels`, `index`, `normalize`: as in `KnnUE` and `Datastore.build`.
+    * `n_components`: sparse features with more columns are reduced to this number by a truncated SVD of the stored
+      rows. None: they are made dense as they are.
+    * `max_stored`: maximum number of stored rows, drawn at random. None: all.
+    * `n_jobs`: number of folds fitted at the same time.
+    * `random_state`: seed of that draw and of the SVD.
 
     After `fit`: `classes_`, `estimator_`, `calibrator_` (a `KnnUE`), `datastore_`, `n_neighbors_`, and `stored_rows_`,
     the row of X of each id of the datastore.
