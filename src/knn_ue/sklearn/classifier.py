@@ -1,8 +1,6 @@
 """KnnUEClassifier: an estimator whose probabilities also come from the nearest training rows."""
 
-from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -25,9 +23,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from knn_ue.arrays import FloatArray, IntArray, check_positive
 from knn_ue.calibrators import KnnUE
 from knn_ue.errors import InvalidInputError
+from knn_ue.sklearn.parts import Found, HeldOut, Part, Rows
 from knn_ue.sklearn.reading import Features, dense, read_rows, reads_input, texts_of
 from knn_ue.stores import Datastore, IndexOptions
-from knn_ue.types import Neighbors, Outputs
+from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation, knn_weight
 
 
@@ -38,7 +37,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     estimator's `decision_function`, or the logarithm of its `predict_proba` if it has none.
 
     * `fit(X, y)` cross-validates. The rows of each fold are calibrated with an estimator fitted on the other folds and
-      neighbors among their rows, so no row finds itself. Then the estimator is refitted on all rows, and all are stored.
+      neighbors among their rows, so no row finds itself. Then the estimator is refitted on all rows and all are stored.
     * `fit(X, y)` with a `FrozenEstimator` fits no estimator: pass rows that it was not trained on.
     * `fit(X, y, X_val=..., y_val=...)` does not cross-validate: X is fitted on and stored, X_val calibrates.
 
@@ -105,7 +104,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         X, y = _checked_rows(X, y, "y")
         params = self._routed(fit_params)
         self.classes_ = self._classes_of(y)
-        rows = _Rows(X, y, _encoded(y, self.classes_, "y"), params.estimator.fit)
+        rows = Rows(X, y, _encoded(y, self.classes_, "y"), params.estimator.fit)
         seed = int(check_random_state(self.random_state).randint(2**31))
         if X_val is None and y_val is None:
             splits = self._splits(rows, params.splitter.split)
@@ -201,10 +200,8 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
 
-    def _part(self) -> "_Part":
-        return _Part(
-            self.estimator_, self.classes_, self.features, self.components_, self.datastore_, self.stored_rows_
-        )
+    def _part(self) -> Part:
+        return Part(self.estimator_, self.classes_, self.features, self.components_, self.datastore_, self.stored_rows_)
 
     def _routed(self, fit_params: dict[str, Any]) -> Any:
         if get_config()["enable_metadata_routing"]:
@@ -225,7 +222,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(f"y must hold at least 2 classes, got 1 class: {classes.tolist()}")
         return classes
 
-    def _splits(self, rows: "_Rows", split_params: dict[str, Any]) -> list[tuple[IntArray, IntArray]]:
+    def _splits(self, rows: Rows, split_params: dict[str, Any]) -> list[tuple[IntArray, IntArray]]:
         rarest = int(np.unique(rows.labels, return_counts=True)[1].min())
         n_folds = max(2, min(5, rarest)) if self.cv is None else self.cv
         if isinstance(n_folds, int) and rarest < n_folds:
@@ -241,11 +238,11 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         check_positive(self.max_stored, "max_stored")
         return min(n_rows, self.max_stored)
 
-    def _held_out(self, rows: "_Rows", train: IntArray, test: IntArray, seed: int) -> "_HeldOut":
+    def _held_out(self, rows: Rows, train: IntArray, test: IntArray, seed: int) -> HeldOut:
         part = self._fit_part(rows, train, seed)
         return part.held_out(_safe_indexing(rows.X, test), rows.labels[test], self.n_neighbors_)
 
-    def _fit_part(self, rows: "_Rows", train: IntArray, seed: int) -> "_Part":
+    def _fit_part(self, rows: Rows, train: IntArray, seed: int) -> Part:
         """Fit a copy of the estimator on the rows `train` and store them, or a sample of them."""
         estimator = clone(self._estimator()).fit(*rows.take(train), **rows.fit_params_of(train))
         if not np.array_equal(estimator.classes_, self.classes_):
@@ -268,96 +265,18 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             index=self.index,
             normalize=self.normalize,  # type: ignore[arg-type]
         )
-        return _Part(estimator, self.classes_, self.features, components, store, stored)
+        return Part(estimator, self.classes_, self.features, components, store, stored)
 
-    def _fit_weight(self, parts: "list[_HeldOut]", store: Datastore) -> KnnUE:
+    def _fit_weight(self, parts: list[HeldOut], store: Datastore) -> KnnUE:
         held_out = Outputs(
             logits=np.concatenate([part.outputs.logits for part in parts]),
             features=np.zeros((sum(len(part.outputs) for part in parts), 1)),
             labels=np.concatenate([part.labels for part in parts]),
         )
-        found = _Found([part.neighbors for part in parts])
+        found = Found([part.neighbors for part in parts])
         calibrator = KnnUE(found, n_neighbors=self.n_neighbors_, use_labels=self.use_labels).fit(held_out)
         calibrator.store = store
         return calibrator
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """The rows given to `fit`, their labels as given and as numbers, and the estimator's fit parameters."""
-
-    X: Any
-    y: npt.NDArray[Any]
-    labels: IntArray
-    fit_params: dict[str, Any]
-
-    def take(self, rows: IntArray) -> tuple[Any, Any]:
-        return _safe_indexing(self.X, rows), self.y[rows]
-
-    def fit_params_of(self, rows: IntArray) -> dict[str, Any]:
-        """Return the fit parameters, those with a value per row at `rows` only."""
-        per_row = {
-            name
-            for name, value in self.fit_params.items()
-            if hasattr(value, "__len__") and not isinstance(value, (str, dict)) and len(value) == len(self.y)
-        }
-        return {
-            name: _safe_indexing(value, rows) if name in per_row else value for name, value in self.fit_params.items()
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class _HeldOut:
-    """Rows to calibrate on, with neighbors from a store that does not hold them."""
-
-    outputs: Outputs
-    labels: IntArray
-    neighbors: Neighbors
-
-
-class _Found:
-    """The neighbors that the rows to calibrate on have, each found in the store of its own fold."""
-
-    def __init__(self, parts: Sequence[Neighbors]) -> None:
-        columns = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "distances", "labels")
-        }
-        self.neighbors = Neighbors(**columns, approximate=any(part.approximate for part in parts))
-
-    def __len__(self) -> int:
-        return self.neighbors.n_neighbors
-
-    def search(self, features: FloatArray, n_neighbors: int) -> Neighbors:  # noqa: ARG002
-        return self.neighbors
-
-    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
-        return [None] * len(ids)
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """A fitted estimator, the space its rows are compared in, and the rows stored there."""
-
-    estimator: Any
-    classes: npt.NDArray[Any]
-    features: Features
-    components: FloatArray | None
-    store: Datastore
-    stored_rows: IntArray
-
-    def outputs(self, X: Any) -> Outputs:
-        raw, logits = read_rows(self.estimator, self.features, X)
-        if logits.shape[1] != len(self.classes):
-            raise InvalidInputError(
-                f"decision_function must have one column per class, got {logits.shape[1]} for {len(self.classes)} "
-                'classes: with SVC use decision_function_shape="ovr"'
-            )
-        names = [str(name) for name in self.classes]
-        return Outputs(logits=logits, features=dense(raw, self.components), class_names=names, texts=texts_of(X))
-
-    def held_out(self, X: Any, labels: IntArray, n_neighbors: int) -> _HeldOut:
-        outputs = self.outputs(X)
-        return _HeldOut(outputs, labels, self.store.search(outputs.require_features("KnnUEClassifier"), n_neighbors))
 
 
 def _checked_rows(X: Any, y: Any, name: str) -> tuple[Any, npt.NDArray[Any]]:
