@@ -8,7 +8,7 @@ from reference import brute_force
 pytest.importorskip("sklearn", minversion="1.6")
 
 from scipy.sparse import csr_array
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
@@ -158,6 +158,26 @@ def test_frozen_estimator_may_know_classes_that_the_rows_lack(data):
     model = KnnUEClassifier(frozen, n_neighbors=8).fit(X[y < 2], y[y < 2])
 
     assert model.predict_proba(X[:4]).shape == (4, 3)
+
+
+class ReversedClasses(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        self.inner_ = LogisticRegression().fit(X, y)
+        self.classes_ = self.inner_.classes_[::-1]
+        return self
+
+    def decision_function(self, X):
+        return self.inner_.decision_function(X)[:, ::-1]
+
+
+def test_frozen_estimator_may_have_its_classes_in_any_order(data):
+    X, y, X_val, y_val = data
+    frozen = FrozenEstimator(ReversedClasses().fit(X, y))
+
+    model = KnnUEClassifier(frozen, n_neighbors=8).fit(X, y, X_val=X_val, y_val=y_val)
+
+    expected = KnnUEClassifier(n_neighbors=8).fit(X, y, X_val=X_val, y_val=y_val).predict_proba(X_val)
+    np.testing.assert_allclose(model.predict_proba(X_val)[:, ::-1], expected, rtol=1e-9)
 
 
 def test_explicit_validation_rows_calibrate_as_knn_ue_does_on_arrays(data):

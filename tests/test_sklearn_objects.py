@@ -14,6 +14,7 @@ import joblib
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -182,6 +183,26 @@ def test_calibrator_can_be_saved_as_a_folder_without_pickle(data, fitted, tmp_pa
     np.testing.assert_array_equal(KnnUE.load(tmp_path / "ue").predict_proba(rows), fitted.predict_proba(X))
 
 
+def test_fit_that_fails_leaves_an_unfitted_classifier(data):
+    X, y, *_ = data
+    model = KnnUEClassifier().fit(X, y)
+
+    with pytest.raises(InvalidInputError):
+        model.set_params(features="nothing").fit(X, y)
+
+    with pytest.raises(NotFittedError):
+        model.predict_proba(X)
+
+
+@pytest.mark.slow
+def test_folds_fitted_in_parallel_give_equal_probabilities(data, fitted):
+    X, y, X_test, _ = data
+
+    model = KnnUEClassifier(n_neighbors=8, n_jobs=2).fit(X, y)
+
+    np.testing.assert_array_equal(model.predict_proba(X_test), fitted.predict_proba(X_test))
+
+
 class PredictOnly(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         self.classes_ = np.unique(y)
@@ -245,7 +266,7 @@ def test_unknown_validation_label_is_named(data):
 def test_validation_rows_without_labels_are_refused(data):
     X, y, X_val, _ = data
 
-    with pytest.raises(InvalidInputError, match="y_val"):
+    with pytest.raises(InvalidInputError, match="X_val and y_val must be passed together"):
         KnnUEClassifier().fit(X, y, X_val=X_val)
 
 

@@ -101,12 +101,17 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         folds. The datastore and the weight count every row once, whatever its `sample_weight`.
         """
         check_positive(self.n_neighbors, "n_neighbors")
-        X, y = _checked_rows(X, y, "y")
+        if (X_val is None) != (y_val is None):
+            raise InvalidInputError(
+                "X_val and y_val must be passed together, one of them is None: pass both or neither"
+            )
+        vars(self).pop("calibrator_", None)  # a fit that fails must not leave half of the last one
+        X, y = _checked_rows(X, y)
         params = self._routed(fit_params)
         self.classes_ = self._classes_of(y)
         rows = Rows(X, y, _encoded(y, self.classes_, "y"), params.estimator.fit)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        if X_val is None and y_val is None:
+        if X_val is None:
             splits = self._splits(rows, params.splitter.split)
             self.n_neighbors_ = min(self.n_neighbors, *(self._n_stored(len(train)) for train, _ in splits))
             parts = Parallel(n_jobs=self.n_jobs)(
@@ -114,7 +119,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
             full = self._fit_part(rows, np.arange(len(y)), seed)
         else:
-            X_val, y_val = _checked_rows(X_val, y_val, "y_val")
+            X_val, y_val = _checked_rows(X_val, y_val)
             self.n_neighbors_ = min(self.n_neighbors, self._n_stored(len(y)))
             full = self._fit_part(rows, np.arange(len(y)), seed)
             parts = [full.held_out(X_val, _encoded(y_val, self.classes_, "y_val"), self.n_neighbors_)]
@@ -170,6 +175,9 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags = deepcopy(get_tags(self._estimator()).input_tags)
         tags.input_tags.allow_nan &= not reads_input(self._estimator(), self.features)
         return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibrator_")
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: the calibrator as the files of its folder, so that no index object is pickled."""
@@ -279,9 +287,9 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return calibrator
 
 
-def _checked_rows(X: Any, y: Any, name: str) -> tuple[Any, npt.NDArray[Any]]:
-    if X is None or y is None:
-        raise InvalidInputError(f"KnnUEClassifier requires y to be passed, but the target {name} is None")
+def _checked_rows(X: Any, y: Any) -> tuple[Any, npt.NDArray[Any]]:
+    if y is None:
+        raise InvalidInputError("KnnUEClassifier requires y to be passed, but the target y is None")
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     X, _ = indexable(X, y)
@@ -294,5 +302,6 @@ def _encoded(y: npt.NDArray[Any], classes: npt.NDArray[Any], name: str) -> IntAr
         raise InvalidInputError(
             f"{name} must hold classes the estimator knows, got {unknown.tolist()[0]!r}: it knows {classes.tolist()}"
         )
-    labels: IntArray = np.searchsorted(classes, y).astype(np.int64)
+    order = np.argsort(classes)  # a frozen estimator may have them in any order
+    labels: IntArray = order[np.searchsorted(classes, y, sorter=order)].astype(np.int64)
     return labels
