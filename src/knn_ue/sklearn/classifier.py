@@ -105,7 +105,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(
                 "X_val and y_val must be passed together, one of them is None: pass both or neither"
             )
-        vars(self).pop("calibrator_", None)  # a fit that fails must not leave half of the last one
+        self.__dict__.pop("calibrator_", None)  # a fit that fails must not leave half of the last one
         X, y = _checked_rows(X, y)
         params = self._routed(fit_params)
         self.classes_ = self._classes_of(y)

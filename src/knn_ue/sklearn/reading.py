@@ -62,7 +62,7 @@ def class_logits(estimator: Any, X: Any) -> FloatArray:
 
 def reads_input(estimator: Any, features: Features) -> bool:
     """Say whether neighbors are compared by the input itself, which must then be finite numbers."""
-    return not callable(features) and features != "transform" and _step_count(estimator, features) == 0
+    return features == "input" or (features == "auto" and _step_count(estimator, features) == 0)
 
 
 def texts_of(X: Any) -> Sequence[str] | None:
