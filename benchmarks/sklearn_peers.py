@@ -71,6 +71,7 @@ def main() -> None:
             print_table(results, name, model)
             if arguments.json:  # after each table, so that an interrupted run leaves what it has measured
                 arguments.json.write_text(json.dumps({**about, "results": results}, indent=1) + "\n")
+    print_summary(results)
     print_losses(results)
 
 
@@ -148,6 +149,21 @@ def print_table(results: list[dict[str, Any]], name: str, model: str) -> None:
                 digits = 3 if measure in ("nll", "brier") else 1
                 cells.append(f"| {numbers.mean():.{digits}f} ± {numbers.std(ddof=1):.{digits}f} ")
             print("".join(cells) + "|")
+
+
+def print_summary(results: list[dict[str, Any]]) -> None:
+    """Print the table of docs/sklearn.md: a row per measure, a column per method, the best mean in bold."""
+    methods = ["raw", "sigmoid", "isotonic", "temperature", "temperature, one model", OURS]
+    print(f"\n| model, test set | measure | {' | '.join(methods)} |\n|---|---|{'--:|' * len(methods)}")
+    for model, name, part in dict.fromkeys((line["model"], line["set"], line["part"]) for line in results):
+        for measure in ("nll", "ece", "e_aurc"):
+            of_case = {"model": model, "set": name, "part": part}
+            numbers = [values(results, measure, method=method, **of_case) for method in methods]
+            digits = 3 if measure == "nll" else 1
+            means = [round(float(one.mean()), digits) for one in numbers]
+            shown = [f"**{mean:.{digits}f}**" if mean == min(means) else f"{mean:.{digits}f}" for mean in means]
+            cells = [f"{one} ± {seeds.std(ddof=1):.{digits}f}" for one, seeds in zip(shown, numbers, strict=True)]
+            print(f"| {model}, {name}, {part} | {MEASURES[measure]} | {' | '.join(cells)} |")
 
 
 def print_losses(results: list[dict[str, Any]]) -> None:
