@@ -22,6 +22,7 @@ REPORT = {"report"}
 JOINS = {"methods", "demo", "pipeline", "tuning", "decisions", "experiments"}
 SERVING = {"serving"}
 CLI = {"cli"}
+SKLEARN = {"sklearn"}
 
 BELOW_EDGES = GROUND | MATHS | ENTITIES | FLOWS | HEADS | METHODS | MODELS | EVALUATION | PLOTS | REPORT | JOINS
 LIGHT = {"numpy", "safetensors"}
@@ -44,6 +45,7 @@ RULES = [
         BELOW_EDGES,
         LIGHT | {"fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "prometheus_client"},
     ),
+    (SKLEARN, BELOW_EDGES, LIGHT | {"scipy", "sklearn"}),
     (CLI, BELOW_EDGES | SERVING, LIGHT | {"typer", "rich"}),
     ({"__init__"}, BELOW_EDGES - MODELS - FLOWS - HEADS, LIGHT),
 ]

@@ -1,0 +1,103 @@
+"""Rows -> the features and the logits of a fitted scikit-learn estimator."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_array
+
+from knn_ue.arrays import FloatArray
+from knn_ue.errors import InvalidInputError
+
+Features = str | Callable[[Any, Any], Any]
+
+# log(0) has no finite value. A floor far below any probability worth telling from zero leaves the others as they are.
+_LOWEST_PROBABILITY = 1e-12
+
+
+def read_rows(estimator: Any, features: Features, X: Any) -> tuple[Any, FloatArray]:
+    """Return what neighbors are compared by (n, d), dense or sparse, and the logits (n, classes)."""
+    stop = _step_count(estimator, features)
+    if stop:  # the steps of a pipeline run once for both
+        *steps, (_, classifier) = _steps(estimator)
+        raw = X
+        for number, (_, step) in enumerate(steps, start=1):
+            X = X if step in (None, "passthrough") else step.transform(X)
+            raw = X if number == stop else raw
+        return raw, class_logits(classifier, X)
+    # The logits first: the estimator's own checks of X give the errors its users know.
+    logits = class_logits(estimator, X)
+    if callable(features):
+        return features(estimator, X), logits
+    if features == "transform":
+        if not hasattr(estimator, "transform"):
+            raise InvalidInputError(
+                f'features="transform" needs an estimator that has transform, {type(estimator).__name__} has none: '
+                'use "auto", "input" or the name of a pipeline step'
+            )
+        return estimator.transform(X), logits
+    if texts_of(X) is not None:
+        raise InvalidInputError(
+            "X holds texts, and neighbors are compared by numbers: put the estimator behind an encoder in a pipeline, "
+            "or pass features=function(estimator, X)"
+        )
+    return check_array(X, accept_sparse="csr"), logits
+
+
+def class_logits(estimator: Any, X: Any) -> FloatArray:
+    """Return the logits (n, classes) of a fitted estimator: `decision_function`, else the log of `predict_proba`."""
+    if hasattr(estimator, "decision_function"):
+        scores: FloatArray = np.asarray(estimator.decision_function(X), dtype=np.float64)
+        return np.column_stack([-scores / 2, scores / 2]) if scores.ndim == 1 else scores
+    if hasattr(estimator, "predict_proba"):
+        probs = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+        logits: FloatArray = np.log(np.maximum(probs, _LOWEST_PROBABILITY))
+        return logits
+    raise InvalidInputError(
+        f"{type(estimator).__name__} has neither decision_function nor predict_proba: use a classifier that has one"
+    )
+
+
+def reads_input(estimator: Any, features: Features) -> bool:
+    """Say whether neighbors are compared by the input itself, which must then be finite numbers."""
+    return features == "input" or (features == "auto" and _step_count(estimator, features) == 0)
+
+
+def texts_of(X: Any) -> Sequence[str] | None:
+    """Return the rows of `X` if they are texts, so that explanations can show them."""
+    if issparse(X) or not hasattr(X, "__iter__") or getattr(X, "ndim", 1) != 1:
+        return None
+    rows = list(X)
+    return rows if rows and all(isinstance(row, str) for row in rows) else None
+
+
+def _steps(estimator: Any) -> list[tuple[str, Any]]:
+    """Return the steps of a pipeline, frozen or found by a search; none for any other estimator."""
+    while isinstance(estimator, FrozenEstimator):
+        estimator = estimator.estimator
+    return list(getattr(getattr(estimator, "best_estimator_", estimator), "steps", []))
+
+
+def _step_count(estimator: Any, features: Features) -> int:
+    """Return after how many steps of its pipeline the features are read; 0 if they are not the output of a step."""
+    steps = _steps(estimator)
+    if callable(features) or features in ("input", "transform"):
+        return 0
+    if features == "auto":
+        return max(len(steps) - 1, 0)
+    names = [name for name, _ in steps[:-1]]
+    if features not in names:
+        raise InvalidInputError(
+            f'features must be "auto", "input", "transform", a function of (estimator, X) or a step before the '
+            f"classifier ({', '.join(names) or 'the estimator is not a pipeline'}), got {features!r}"
+        )
+    return names.index(features) + 1
+
+
+def dense(raw: Any, components: FloatArray | None) -> FloatArray:
+    if components is not None:
+        raw = raw @ components
+    dense: FloatArray = np.ascontiguousarray(raw.toarray() if issparse(raw) else raw, dtype=np.float32)
+    return dense
