@@ -1,0 +1,200 @@
+"""Every number of the tables: its name, how it is computed from answers, its unit and its direction."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from knn_ue import metrics
+from knn_ue_reproduce.answers import Answers
+
+# Tables have two digits after the point: a smaller difference is none, however sure a test is of it.
+VISIBLE = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerMeasure:
+    """One number of a test set: `function` gives a fraction, tables show it times `unit`.
+
+    `definition` says in words how it is computed where the published one and ours differ. Without a function it is
+    only shown: cells hold it, but no test is made of it.
+    """
+
+    title: str
+    function: Callable[[Answers], float] | None = None
+    unit: float = 100.0
+    higher_is_better: bool = False
+    definition: str = ""
+
+    @property
+    def arrow(self) -> str:
+        """Which way is better."""
+        return "↑" if self.higher_is_better else "↓"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionMeasure:
+    """One number of in-domain answers beside answers elsewhere; shown in percent."""
+
+    title: str
+    field: str
+    higher_is_better: bool = True
+    unit: float = 100.0
+    definition: str = ""
+
+    @property
+    def arrow(self) -> str:
+        """Which way is better."""
+        return "↑" if self.higher_is_better else "↓"
+
+    def function(self, inside: Answers, outside: Answers) -> float:
+        """Return the number as a fraction, NaN where either has no answer (a set without entities)."""
+        known, others = inside.given().confidence, outside.given().confidence
+        if not len(known) or not len(others):
+            return math.nan
+        return float(getattr(metrics.ood_detection(id_confidence=known, ood_confidence=others), self.field))
+
+
+def _scored(metric: Callable[..., float], answers: Answers) -> float:
+    """Return a metric of confidence and correctness, NaN where there is no answer."""
+    if not len(answers.confidence) or answers.correct is None:
+        return math.nan
+    return metric(confidence=answers.confidence, correct=answers.correct)
+
+
+def _of_given(metric: Callable[..., float]) -> Callable[[Answers], float]:
+    """Return the metric as one of the answers that were given."""
+    return lambda answers: _scored(metric, answers.given())
+
+
+def _class_auroc(answers: Answers) -> float:
+    if answers.probs is None or answers.labels is None:
+        return math.nan
+    return metrics.class_auroc(probs=answers.probs, labels=answers.labels)
+
+
+def _right(answers: Answers) -> float:
+    given = answers.given()
+    return float(np.mean(given.correct)) if given.correct is not None and len(given.correct) else math.nan
+
+
+def _f1(answers: Answers) -> float:
+    if answers.missed is None or answers.correct is None:
+        return math.nan
+    n_right = int(answers.correct.sum())
+    n_predicted = int((~answers.missed).sum())
+    return 2 * n_right / max(1, n_predicted + int(answers.missed.sum()) + n_right)
+
+
+def _confidence(answers: Answers, *, right: bool) -> float:
+    given = answers.given()
+    rows = np.flatnonzero(given.correct == right)
+    return float(given.confidence[rows].mean()) if len(rows) else math.nan
+
+
+def _human(answers: Answers) -> float:
+    if answers.human is None or np.isnan(answers.human).all():
+        return math.nan
+    return float(np.nanmean(answers.human))
+
+
+MEASURES: Mapping[str, AnswerMeasure] = {
+    "right": AnswerMeasure(title="right answers", function=_right, higher_is_better=True),
+    "f1": AnswerMeasure(title="F1", function=_f1, higher_is_better=True),
+    "ece": AnswerMeasure(title="ECE", function=_of_given(metrics.expected_calibration_error)),
+    "mce": AnswerMeasure(title="MCE", function=_of_given(metrics.maximum_calibration_error)),
+    "class_auroc": AnswerMeasure(
+        title="AUROC",
+        function=_class_auroc,
+        higher_is_better=True,
+        definition="published: how well probabilities tell the classes apart, not right answers from wrong ones",
+    ),
+    "auroc": AnswerMeasure(
+        title="AUROC",
+        function=_of_given(metrics.auroc),
+        higher_is_better=True,
+        definition="ours: the chance that a right answer has more confidence than a wrong one",
+    ),
+    "e_aurc_published": AnswerMeasure(
+        title="E-AURC",
+        function=partial(_scored, partial(metrics.e_aurc, convention="paper")),
+        unit=1000.0,
+        definition="published: errors divided by n + 1, ties by row order, missed entities as errors at confidence 0",
+    ),
+    "e_aurc": AnswerMeasure(
+        title="E-AURC",
+        function=_of_given(metrics.e_aurc),
+        unit=1000.0,
+        definition="ours: errors divided by n, ties averaged, answers that were given only",
+    ),
+    "brier": AnswerMeasure(
+        title="Brier",
+        function=_of_given(metrics.brier_top_label),
+        definition="squared, of the predicted class",
+    ),
+    "confidence_right": AnswerMeasure(
+        title="confidence, right", function=partial(_confidence, right=True), unit=1.0, higher_is_better=True
+    ),
+    "confidence_wrong": AnswerMeasure(title="confidence, wrong", function=partial(_confidence, right=False), unit=1.0),
+    "human": AnswerMeasure(
+        title="distance to human labels",
+        function=_human,
+        definition="mean total variation distance between the probabilities and the shares of human votes, "
+        "of the classes the model knows",
+    ),
+}
+
+# Of kNN-UE alone, and costs; times are told in the tables.
+SHOWN: Mapping[str, AnswerMeasure] = {
+    "weight_right": AnswerMeasure(title="W, right", unit=1.0, higher_is_better=True),
+    "weight_wrong": AnswerMeasure(title="W, wrong", unit=1.0),
+    "coverage": AnswerMeasure(title="coverage", higher_is_better=True),
+    "seconds": AnswerMeasure(title="time", unit=1.0),
+}
+
+DETECTION: Mapping[str, DetectionMeasure] = {
+    "fpr95": DetectionMeasure(title="FPR@95", field="fpr95", higher_is_better=False),
+    "detection_auroc": DetectionMeasure(title="AUROC", field="auroc"),
+    "aupr_in": DetectionMeasure(title="AUPR-In", field="aupr_in", definition="ours: in-domain rows are to be found"),
+    "aupr_out": DetectionMeasure(
+        title="AUPR-Out", field="aupr_out", definition="ours: out-of-domain rows are to be found"
+    ),
+    "aupr_in_published": DetectionMeasure(
+        title="AUPR-In", field="aupr_out", definition="published: In and Out are swapped in the published code"
+    ),
+    "aupr_out_published": DetectionMeasure(
+        title="AUPR-Out", field="aupr_in", definition="published: In and Out are swapped in the published code"
+    ),
+}
+
+# Beside a published number stands the number by its definition, and ours in a second column.
+OURS: Mapping[str, str] = {
+    "class_auroc": "auroc",
+    "e_aurc_published": "e_aurc",
+    "aupr_in_published": "aupr_in",
+    "aupr_out_published": "aupr_out",
+}
+
+
+def measure_of(name: str) -> AnswerMeasure | DetectionMeasure:
+    """Return the measure of a name."""
+    if name in DETECTION:
+        return DETECTION[name]
+    return MEASURES[name] if name in MEASURES else SHOWN[name]
+
+
+def scores_of(answers: Answers) -> dict[str, float]:
+    """Return every measure of the answers that is defined, as fractions."""
+    found: dict[str, float] = {}
+    if answers.correct is not None:
+        found = {name: one.function(answers) for name, one in MEASURES.items() if one.function is not None}
+    found["confidence"] = float(np.mean(answers.given().confidence)) if len(answers.given().confidence) else math.nan
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def detection_of(inside: Answers, outside: Answers) -> dict[str, float]:
+    """Return how well confidence tells in-domain answers from others, as fractions."""
+    found = {name: measure.function(inside, outside) for name, measure in DETECTION.items()}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
