@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from knn_ue_reproduce.answers import Answers
-from knn_ue_reproduce.drawn import DRAWN
 from knn_ue_reproduce.measures import MEASURES
 from knn_ue_reproduce.statistics import (
     Replicates,
@@ -93,7 +92,7 @@ def test_every_draw_equals_the_measure_of_the_same_texts_drawn_by_hand():
     samples = {name: [(random_answers(rng, 30),) for _ in range(2)] for name in ("a", "b")}
     ece = MEASURES["ece"].function
 
-    measure = Resampled(function=ece, drawn=DRAWN["ece"])
+    measure = Resampled(function=ece, drawn=MEASURES["ece"].drawn)
     found = bootstrap(samples, {"ece": measure}, n_groups=[30], n_bootstrap=4, seed=7)["ece"]
 
     draws = np.random.default_rng(7)

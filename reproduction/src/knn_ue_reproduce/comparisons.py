@@ -8,8 +8,7 @@ from typing import Any
 from knn_ue.demo.cache import key_of
 from knn_ue_reproduce.answers import Answers
 from knn_ue_reproduce.cells import CellName, file_name
-from knn_ue_reproduce.drawn import DRAWN
-from knn_ue_reproduce.measures import DETECTION, MEASURES
+from knn_ue_reproduce.measures import DETECTION, MEASURES, AnswerMeasure, DetectionMeasure
 from knn_ue_reproduce.plan import Block
 from knn_ue_reproduce.run import Job, Outcome
 from knn_ue_reproduce.score import read_answers, score_name
@@ -61,12 +60,9 @@ def compare_block(
 
 def measures_of(names: Sequence[str]) -> dict[str, Resampled]:
     """Return how the measures are computed, for those that a test can be made of."""
-    plain = {name: MEASURES[name].function for name in names if name in MEASURES}
-    functions = {name: function for name, function in plain.items() if function is not None}
-    found = {name: Resampled(function=function, drawn=DRAWN[name]) for name, function in functions.items()}
-    return found | {
-        name: Resampled(function=DETECTION[name].function, drawn=DRAWN[name]) for name in names if name in DETECTION
-    }
+    known: dict[str, AnswerMeasure | DetectionMeasure] = {**MEASURES, **DETECTION}
+    found = [(name, known[name].function, known[name].drawn) for name in names if name in known]
+    return {name: Resampled(function=one, drawn=many) for name, one, many in found if one is not None}
 
 
 def _kept(

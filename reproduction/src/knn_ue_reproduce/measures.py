@@ -4,38 +4,65 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from knn_ue import metrics
+from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.metrics.detection import ood_measure
+from knn_ue.metrics.weights import Draws, ratio, value_of_each_draw
 from knn_ue_reproduce.answers import Answers
+
+# How often each answer of a sample is drawn; None where the sample is taken as it is.
+Drawn = Draws | None
+# A measure: one number, or one per draw.
+Number = float | FloatArray
 
 # Tables have two digits after the point: a smaller difference is none, however sure a test is of it.
 VISIBLE = 0.005
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerMeasure:
-    """One number of a test set: `function` gives a fraction, tables show it times `unit`.
+class _Measure:
+    """What both kinds of measures have: which way is better, and values for many draws of the texts."""
 
-    `definition` says in words how it is computed where the published one and ours differ. Without a function it is
-    only shown: cells hold it, but no test is made of it.
-    """
-
-    title: str
-    function: Callable[[Answers], float] | None = None
-    unit: float = 100.0
-    higher_is_better: bool = False
-    definition: str = ""
+    higher_is_better: bool
+    function: Any
 
     @property
     def arrow(self) -> str:
         """Which way is better."""
         return "↑" if self.higher_is_better else "↓"
 
+    def drawn(self, *sample: Any) -> FloatArray:
+        """Return the measure of a sample for each draw (draws,), NaN where it is not defined.
+
+        `sample` is the answers of one set or two, then for each set how often every answer is drawn, (answers, draws).
+        """
+        half = len(sample) // 2
+        value = self.function(*sample[:half], *map(Draws, sample[half:]))
+        by_draw: FloatArray = np.broadcast_to(value, sample[-1].shape[1:])
+        return by_draw
+
 
 @dataclass(frozen=True, kw_only=True)
-class DetectionMeasure:
+class AnswerMeasure(_Measure):
+    """One number of a test set: `function` of answers gives a fraction, tables show it times `unit`.
+
+    With `Draws` as a second argument the function gives one value per draw. `definition` says in words how it is
+    computed where the published one and ours differ. Without a function it is only shown: cells hold it, but no test is
+    made of it.
+    """
+
+    title: str
+    function: Callable[..., Any] | None = None
+    unit: float = 100.0
+    higher_is_better: bool = False
+    definition: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionMeasure(_Measure):
     """One number of in-domain answers beside answers elsewhere; shown in percent."""
 
     title: str
@@ -44,60 +71,85 @@ class DetectionMeasure:
     unit: float = 100.0
     definition: str = ""
 
-    @property
-    def arrow(self) -> str:
-        """Which way is better."""
-        return "↑" if self.higher_is_better else "↓"
-
-    def function(self, inside: Answers, outside: Answers) -> float:
+    def function(
+        self, inside: Answers, outside: Answers, inside_draws: Drawn = None, outside_draws: Drawn = None
+    ) -> Any:
         """Return the number as a fraction, NaN where either has no answer (a set without entities)."""
-        known, others = inside.given().confidence, outside.given().confidence
-        if not len(known) or not len(others):
+        known, known_draws = _given(inside, inside_draws)
+        others, other_draws = _given(outside, outside_draws)
+        if not len(known.confidence) or not len(others.confidence):
             return math.nan
-        return float(getattr(metrics.ood_detection(id_confidence=known, ood_confidence=others), self.field))
+        confidence = {"id_confidence": known.confidence, "ood_confidence": others.confidence}
+        if known_draws is None:
+            return ood_measure(self.field, **confidence)
+        weights = {"id_sample_weight": known_draws, "ood_sample_weight": other_draws}
+        return value_of_each_draw(partial(ood_measure, self.field), **confidence, **weights)
 
 
-def _scored(metric: Callable[..., float], answers: Answers) -> float:
+def _given(answers: Answers, draws: Drawn) -> tuple[Answers, Drawn]:
+    """Return the answers that were given, and how often each is drawn."""
+    if answers.missed is None:
+        return answers, draws
+    rows = np.flatnonzero(~answers.missed)
+    return answers.take(rows), None if draws is None else Draws(draws.counts[rows])
+
+
+def _value(metric: Callable[..., float], draws: Drawn, **arrays: Any) -> Number:
+    return metric(**arrays) if draws is None else value_of_each_draw(metric, sample_weight=draws, **arrays)
+
+
+def _scored(metric: Callable[..., float], answers: Answers, draws: Drawn = None) -> Number:
     """Return a metric of confidence and correctness, NaN where there is no answer."""
     if not len(answers.confidence) or answers.correct is None:
         return math.nan
-    return metric(confidence=answers.confidence, correct=answers.correct)
+    return _value(metric, draws, confidence=answers.confidence, correct=answers.correct)
 
 
-def _of_given(metric: Callable[..., float]) -> Callable[[Answers], float]:
+def _of_given(metric: Callable[..., float]) -> Callable[..., Number]:
     """Return the metric as one of the answers that were given."""
-    return lambda answers: _scored(metric, answers.given())
+    return lambda answers, draws=None: _scored(metric, *_given(answers, draws))
 
 
-def _class_auroc(answers: Answers) -> float:
+def _mean(values: FloatArray, draws: Drawn, rows: IntArray) -> Number:
+    """Return the mean of the values at `rows`, NaN where there is none."""
+    if not len(rows):
+        return math.nan
+    if draws is None:
+        return float(np.mean(values[rows]))
+    counts = draws.counts[rows]
+    return ratio(values[rows] @ counts, counts.sum(axis=0))
+
+
+def _class_auroc(answers: Answers, draws: Drawn = None) -> Number:
     if answers.probs is None or answers.labels is None:
         return math.nan
-    return metrics.class_auroc(probs=answers.probs, labels=answers.labels)
+    return _value(metrics.class_auroc, draws, probs=answers.probs, labels=answers.labels)
 
 
-def _right(answers: Answers) -> float:
-    given = answers.given()
-    return float(np.mean(given.correct)) if given.correct is not None and len(given.correct) else math.nan
+def _right(answers: Answers, draws: Drawn = None) -> Number:
+    given, drawn = _given(answers, draws)
+    if given.correct is None:
+        return math.nan
+    return _mean(given.correct.astype(np.float64), drawn, np.arange(len(given.correct)))
 
 
-def _f1(answers: Answers) -> float:
+def _f1(answers: Answers, draws: Drawn = None) -> Number:
     if answers.missed is None or answers.correct is None:
         return math.nan
-    n_right = int(answers.correct.sum())
-    n_predicted = int((~answers.missed).sum())
-    return 2 * n_right / max(1, n_predicted + int(answers.missed.sum()) + n_right)
+    return _value(metrics.entity_f1, draws, correct=answers.correct, missed=answers.missed)
 
 
-def _confidence(answers: Answers, *, right: bool) -> float:
-    given = answers.given()
-    rows = np.flatnonzero(given.correct == right)
-    return float(given.confidence[rows].mean()) if len(rows) else math.nan
+def _confidence(answers: Answers, draws: Drawn = None, *, right: bool) -> Number:
+    given, drawn = _given(answers, draws)
+    return _mean(given.confidence, drawn, np.flatnonzero(given.correct == right))
 
 
-def _human(answers: Answers) -> float:
-    if answers.human is None or np.isnan(answers.human).all():
+def _human(answers: Answers, draws: Drawn = None) -> Number:
+    if answers.human is None:
         return math.nan
-    return float(np.nanmean(answers.human))
+    if draws is None:
+        return math.nan if np.isnan(answers.human).all() else float(np.nanmean(answers.human))
+    return _mean(answers.human, draws, np.flatnonzero(~np.isnan(answers.human)))
 
 
 MEASURES: Mapping[str, AnswerMeasure] = {

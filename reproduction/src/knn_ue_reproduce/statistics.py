@@ -15,7 +15,6 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue_reproduce.answers import Answers
-from knn_ue_reproduce.drawn import Drawn
 
 # What a method said with one seed: of one set, or of an in-domain set and another one.
 Sample = tuple[Answers, ...]
@@ -31,7 +30,7 @@ class Resampled:
     """One measure: `function` of a sample, and `drawn`, its values for many draws of the sample's texts."""
 
     function: Callable[..., float]
-    drawn: Drawn
+    drawn: Callable[..., FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True)
