@@ -110,14 +110,15 @@ def _of_given(metric: Callable[..., float]) -> Callable[..., Number]:
     return lambda answers, draws=None: _scored(metric, *_given(answers, draws))
 
 
-def _mean(values: FloatArray, draws: Drawn, rows: IntArray) -> Number:
-    """Return the mean of the values at `rows`, NaN where there is none."""
-    if not len(rows):
+def _mean(values: FloatArray, draws: Drawn) -> Number:
+    """Return the mean of some values, NaN where there is none."""
+    if not len(values):
         return math.nan
-    if draws is None:
-        return float(np.mean(values[rows]))
-    counts = draws.counts[rows]
-    return ratio(values[rows] @ counts, counts.sum(axis=0))
+    return float(np.mean(values)) if draws is None else ratio(values @ draws.counts, draws.counts.sum(axis=0))
+
+
+def _mean_of(rows: IntArray, values: FloatArray, draws: Drawn) -> Number:
+    return _mean(values[rows], None if draws is None else Draws(draws.counts[rows]))
 
 
 def _class_auroc(answers: Answers, draws: Drawn = None) -> Number:
@@ -128,9 +129,7 @@ def _class_auroc(answers: Answers, draws: Drawn = None) -> Number:
 
 def _right(answers: Answers, draws: Drawn = None) -> Number:
     given, drawn = _given(answers, draws)
-    if given.correct is None:
-        return math.nan
-    return _mean(given.correct.astype(np.float64), drawn, np.arange(len(given.correct)))
+    return math.nan if given.correct is None else _mean(given.correct.astype(np.float64), drawn)
 
 
 def _f1(answers: Answers, draws: Drawn = None) -> Number:
@@ -141,7 +140,7 @@ def _f1(answers: Answers, draws: Drawn = None) -> Number:
 
 def _confidence(answers: Answers, draws: Drawn = None, *, right: bool) -> Number:
     given, drawn = _given(answers, draws)
-    return _mean(given.confidence, drawn, np.flatnonzero(given.correct == right))
+    return _mean_of(np.flatnonzero(given.correct == right), given.confidence, drawn)
 
 
 def _human(answers: Answers, draws: Drawn = None) -> Number:
@@ -149,7 +148,7 @@ def _human(answers: Answers, draws: Drawn = None) -> Number:
         return math.nan
     if draws is None:
         return math.nan if np.isnan(answers.human).all() else float(np.nanmean(answers.human))
-    return _mean(answers.human, draws, np.flatnonzero(~np.isnan(answers.human)))
+    return _mean_of(np.flatnonzero(~np.isnan(answers.human)), answers.human, draws)
 
 
 MEASURES: Mapping[str, AnswerMeasure] = {
