@@ -23,7 +23,7 @@ Number = float | FloatArray
 VISIBLE = 0.005
 
 
-class _Measure:
+class _MeasureOfAnswers:
     """What both kinds of measures have: which way is better, and values for many draws of the texts."""
 
     higher_is_better: bool
@@ -46,7 +46,7 @@ class _Measure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerMeasure(_Measure):
+class AnswerMeasure(_MeasureOfAnswers):
     """One number of a test set: `function` of answers gives a fraction, tables show it times `unit`.
 
     With `Draws` as a second argument the function gives one value per draw. `definition` says in words how it is
@@ -62,7 +62,7 @@ class AnswerMeasure(_Measure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectionMeasure(_Measure):
+class DetectionMeasure(_MeasureOfAnswers):
     """One number of in-domain answers beside answers elsewhere; shown in percent."""
 
     title: str
