@@ -1,6 +1,6 @@
 """Does it help to fit the correctness of a whole answer directly, as knn-ue-entity does for entities?
 
-    python benchmarks/answers.py --out reproduction --data ../shared/data [--seeds 3] [--json FILE]
+    python benchmarks/answers.py --out knn-ue-reproduction --data ../shared/data [--seeds 3] [--json FILE]
 
 Reads the models and outputs that `knn-ue reproduce` keeps in its folder. Validation rows that did not stop the training
 fit every method. "direct" is the signed regression of `knn_ue.entities.logistic` on three ingredients: log-odds of the
@@ -19,15 +19,15 @@ from knn_ue import metrics
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators import KnnUE
 from knn_ue.entities.logistic import Guess, fit_signed_logistic
-from knn_ue.experiments.bench import Bench
-from knn_ue.experiments.specs import Spec
-from knn_ue.experiments.workshop import Request, Workshop
 from knn_ue.methods import make_calibrator
 from knn_ue.types import Outputs
 from knn_ue.weighting import agreement
+from knn_ue_reproduce.reproduction import Reproduction, Request
+from knn_ue_reproduce.task_runner import TaskRunner
+from knn_ue_reproduce.variants import MethodVariant
 
 METHODS = ("softmax", "temperature", "knn-ue-no-label", "knn-ue")
-PLAIN = Spec(method="knn-ue")
+PLAIN = MethodVariant(method="knn-ue")
 GUESS = Guess(
     center=(2.0, 0.0, 0.9), scale=(1.5, 0.4, 0.2), intercept=1.0, slopes=(0.8, -0.3, 0.2), strength=(10.0, 10.0, 10.0)
 )
@@ -41,34 +41,36 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=["sentiment", "nli", "intent"])
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    workshop = Workshop(Request(out=arguments.out, data=arguments.data, n_seeds=arguments.seeds, device="cpu"), print)
+    reproduction = Reproduction(
+        Request(out=arguments.out, data=arguments.data, n_seeds=arguments.seeds, device="cpu"), print
+    )
     lines = [
         line
-        for name, bench in workshop.benches.items()
+        for name, runner in reproduction.runners.items()
         if name in arguments.tasks
         for seed in range(arguments.seeds)
-        for line in measure(bench, seed)
+        for line in measure(runner, seed)
     ]
     print_means(lines)
     if arguments.json:
         arguments.json.write_text(json.dumps(lines, indent=1) + "\n")
 
 
-def measure(bench: Bench, seed: int) -> list[dict[str, Any]]:
+def measure(runner: TaskRunner, seed: int) -> list[dict[str, Any]]:
     """Return the numbers of every method on every test set whose labels the model knows."""
-    train, fitting = (bench.outputs(PLAIN, seed, part) for part in ("train", "fitting"))
+    train, fitting = (runner.outputs(PLAIN, seed, part) for part in ("train", "fitting"))
     fitted = {name: make_calibrator(name, train).fit(fitting) for name in METHODS}
     searcher = fitted["knn-ue"]
     assert isinstance(searcher, KnnUE)
     usual = float(np.median(searcher.store.search(fitting.require_features("distance"), 1).distances))
     direct = fit_signed_logistic(ingredients(searcher, fitting, usual), correct(fitting), GUESS)
     lines: list[dict[str, Any]] = []
-    for one in bench.setup.labelled:
-        outputs = bench.outputs(PLAIN, seed, one.name)
+    for one in runner.setup.labelled:
+        outputs = runner.outputs(PLAIN, seed, one.name)
         scores = {name: calibrator.predict(outputs).confidence for name, calibrator in fitted.items()}
         scores["direct"] = direct.probability(ingredients(searcher, outputs, usual))
         lines += [
-            {"task": bench.setup.name, "seed": seed, "set": one.name, "method": name}
+            {"task": runner.setup.name, "seed": seed, "set": one.name, "method": name}
             | measured(score, correct(outputs))
             for name, score in scores.items()
         ]

@@ -12,25 +12,25 @@ import numpy as np
 
 from knn_ue.data import Row
 from knn_ue.data.splits import half_of
-from knn_ue.experiments.bench import Bench
-from knn_ue.experiments.cells import CellStore
-from knn_ue.experiments.material import Material, SetRows
-from knn_ue.experiments.scales import Scale
-from knn_ue.experiments.setups import Setup
-from knn_ue.experiments.specs import Spec
 from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, Outputs
+from knn_ue_reproduce.cells import CellStore
+from knn_ue_reproduce.scales import Scale
+from knn_ue_reproduce.setups import Setup
+from knn_ue_reproduce.task_data import SetRows, TaskData
+from knn_ue_reproduce.task_runner import TaskRunner
+from knn_ue_reproduce.variants import MethodVariant
 
 OTHER = "other half"
-PLAIN = Spec(method="knn-ue")
+PLAIN = MethodVariant(method="knn-ue")
 
 
-class HalfMaterial(Material):
+class HalfTaskData(TaskData):
     """The rows of a setup, of which one half is there to learn from, and the other is a set."""
 
     def __init__(self, setup: Setup, scale: Scale, half: int) -> None:
         super().__init__(setup, scale)
-        whole = Material(setup, scale).train
+        whole = TaskData(setup, scale).train
         first = half_of(len(whole), second=False, seed=0)
         parted: tuple[list[Row], list[Row]] = ([], [])
         for number, row in enumerate(whole):
@@ -43,28 +43,28 @@ class HalfMaterial(Material):
 
 
 @dataclass(frozen=True, eq=False)
-class HalfBench(Bench):
-    """A bench that trains on one half, and keeps its models, cells and outputs apart from those of the whole."""
+class HalfRunner(TaskRunner):
+    """A runner that trains on one half, and keeps its models, cells and outputs apart from those of the whole."""
 
     half: int = 0
 
     @cached_property
-    def material(self) -> Material:
-        return HalfMaterial(self.setup, self.scale, self.half)
+    def data(self) -> TaskData:
+        return HalfTaskData(self.setup, self.scale, self.half)
 
     @classmethod
-    def of(cls, bench: Bench, half: int) -> "HalfBench":
-        same = {field.name: getattr(bench, field.name) for field in fields(bench)}
-        apart = bench.store.work / "halves"
+    def of(cls, runner: TaskRunner, half: int) -> "HalfRunner":
+        same = {field.name: getattr(runner, field.name) for field in fields(runner)}
+        apart = runner.store.work / "halves"
         return cls(**same | {"store": CellStore(apart / "cells", apart), "half": half})
 
 
 class CrossFitted:
     """Finds a text's neighbors, as many in each half, by what the usual model's features of the text are."""
 
-    def __init__(self, bench: Bench, seed: int, parts: Mapping[str, Outputs], n_neighbors: int) -> None:
+    def __init__(self, runner: TaskRunner, seed: int, parts: Mapping[str, Outputs], n_neighbors: int) -> None:
         self.found: dict[bytes, tuple[Neighbors, int]] = {}
-        halves = [HalfBench.of(bench, half) for half in (0, 1)]
+        halves = [HalfRunner.of(runner, half) for half in (0, 1)]
         stores = []
         for half in halves:
             others = half.outputs(PLAIN, seed, OTHER)

@@ -23,12 +23,12 @@ import numpy as np
 from fitted import fitted_knn_ue, quality, refitted, some_rows, test_sets
 from knn_ue import metrics
 from knn_ue.calibrators import KnnUE
-from knn_ue.experiments.indexes import paper_indexes
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.tuning import tune_index
 from knn_ue.types import Outputs
+from knn_ue_reproduce.indexes import paper_indexes
 from timing import median_ms
 
 REPEATS = 5

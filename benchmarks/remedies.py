@@ -1,6 +1,6 @@
 """Does kNN-UE gain from neighbors the model was not trained on, from another layer, or from another agreement?
 
-    python benchmarks/remedies.py --out reproduction --data ../shared/data [--seeds 1] [--tasks sentiment nli]
+    python benchmarks/remedies.py --out knn-ue-reproduction --data ../shared/data [--seeds 1] [--tasks sentiment nli]
     python benchmarks/remedies.py --out memorized --memorize [--seeds 3]
 
 Reads the models and outputs that `knn-ue reproduce` keeps in its folder. Each remedy changes only what the weight sees:
@@ -37,14 +37,14 @@ from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE
 from knn_ue.calibrators.base import LogitScaling, State
 from knn_ue.data.splits import half_of
-from knn_ue.experiments.answers import answers_of
-from knn_ue.experiments.bench import Bench
-from knn_ue.experiments.measures import MEASURES
-from knn_ue.experiments.scales import SMALL, Scale
-from knn_ue.experiments.workshop import Request, Workshop
 from knn_ue.stores import Datastore, balanced_rows
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import WeightParams, fit_weight, knn_weight
+from knn_ue_reproduce.answers import answers_of
+from knn_ue_reproduce.measures import MEASURES
+from knn_ue_reproduce.reproduction import Reproduction, Request
+from knn_ue_reproduce.scales import SMALL, Scale
+from knn_ue_reproduce.task_runner import TaskRunner
 
 K = 32
 FINE = 32
@@ -101,13 +101,13 @@ def main() -> None:
     arguments = parser.parse_args()
 
     request = Request(out=arguments.out, data=arguments.data, n_seeds=arguments.seeds, device="cpu")
-    workshop = Workshop(request, print, memorizing(SMALL) if arguments.memorize else SMALL)
+    reproduction = Reproduction(request, print, memorizing(SMALL) if arguments.memorize else SMALL)
     results = []
-    for name, bench in workshop.benches.items():
+    for name, runner in reproduction.runners.items():
         if arguments.tasks and name not in arguments.tasks:
             continue
         for seed in range(arguments.seeds):
-            results += measure(bench, seed, with_layers=not arguments.no_layers, cross_fit=arguments.cross_fit)
+            results += measure(runner, seed, with_layers=not arguments.no_layers, cross_fit=arguments.cross_fit)
     print_summary(results)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -142,33 +142,35 @@ def memorizing(scale: Scale) -> Scale:
     return replace(scale, options=options, train_rows=dict.fromkeys(scale.train_rows, 7000))
 
 
-def measure(bench: Bench, seed: int, *, with_layers: bool = True, cross_fit: bool = False) -> list[dict[str, object]]:
+def measure(
+    runner: TaskRunner, seed: int, *, with_layers: bool = True, cross_fit: bool = False
+) -> list[dict[str, object]]:
     """Print and return a line for each remedy."""
-    train, fitting = bench.outputs(PLAIN, seed, "train"), bench.outputs(PLAIN, seed, "fitting")
+    train, fitting = runner.outputs(PLAIN, seed, "train"), runner.outputs(PLAIN, seed, "fitting")
     # The rows that stopped the training are no part of the tables: encoded here, not kept.
-    with bench.fixed_threads():
-        encoder = bench.loaded(bench.training_of(PLAIN), seed, all_layers=True)
-        held_out = encoder.encode(bench.material.stopping)
-    sets = {part: bench.outputs(PLAIN, seed, part) for part, rows in bench.material.sets.items() if rows.labelled}
+    with runner.fixed_threads():
+        encoder = runner.loaded(runner.training_of(PLAIN), seed, all_layers=True)
+        held_out = encoder.encode(runner.data.stopping)
+    sets = {part: runner.outputs(PLAIN, seed, part) for part, rows in runner.data.sets.items() if rows.labelled}
     found: list[dict[str, Any]] = []
     halves = halves_of(fitting)
     right = [100 * float(np.mean(one.predicted == one.labels)) for one in (train, fitting)]
     print(
-        f"\n{bench.setup.name}, seed {seed}: {len(train):,} training rows, {right[0]:.1f} % of them right, "
+        f"\n{runner.setup.name}, seed {seed}: {len(train):,} training rows, {right[0]:.1f} % of them right, "
         f"{right[1]:.1f} % of validation; {len(held_out):,} held out"
     )
     print(f"{'':22}{'log-loss':>9}" + "".join(f"{part[:17]:>18}" for part in sets) + "   ECE / E-AURC")
     tried = remedies(train, held_out, with_layers=with_layers)
     if cross_fit:
-        tried["cross-fitted"] = CrossFitted(bench, seed, {"fitting": fitting, **sets}, K)
+        tried["cross-fitted"] = CrossFitted(runner, seed, {"fitting": fitting, **sets}, K)
     for name, find in tried.items():
         loss = two_fold_loss(find, halves)
         fitted = WithNeighbors(find).fit(fitting)
-        line: dict[str, object] = {"task": bench.setup.name, "seed": seed, "remedy": name, "validation_nll": loss}
+        line: dict[str, object] = {"task": runner.setup.name, "seed": seed, "remedy": name, "validation_nll": loss}
         line["right_percent"] = right
         shown = ""
         for part, outputs in sets.items():
-            answers = answers_of(outputs, fitted.predict(outputs), bench.material.sets[part])
+            answers = answers_of(outputs, fitted.predict(outputs), runner.data.sets[part])
             ece, area = (MEASURES[x].unit * MEASURES[x].function(answers) for x in ("ece", "e_aurc"))
             line[part] = {"ece": ece, "e_aurc": area}
             shown += f"{ece:9.2f} /{area:7.1f}"
@@ -176,7 +178,7 @@ def measure(bench: Bench, seed: int, *, with_layers: bool = True, cross_fit: boo
         found.append(line)
     check = KnnUE(Datastore.build(train.features, train.labels), n_neighbors=K).fit(fitting)
     part, outputs = next(iter(sets.items()))
-    ours = answers_of(outputs, check.predict(outputs), bench.material.sets[part])
+    ours = answers_of(outputs, check.predict(outputs), runner.data.sets[part])
     assert np.isclose(found[0][part]["ece"], 100 * MEASURES["ece"].function(ours))  # type: ignore[index]
     return found
 

@@ -19,7 +19,7 @@ MODELS = {"encoding", "training"}
 EVALUATION = {"evaluation"}  # numbers; words and pictures come after it
 PLOTS = {"plots"}
 REPORT = {"report"}
-JOINS = {"methods", "demo", "pipeline", "tuning", "decisions", "experiments"}
+JOINS = {"methods", "demo", "pipeline", "tuning", "decisions"}
 SERVING = {"serving"}
 CLI = {"cli"}
 SKLEARN = {"sklearn"}
@@ -86,6 +86,11 @@ def test_each_file_loads_only_light_libraries_when_imported(path):
     roots = {name.split(".")[0] for name in imported_modules(path, only_at_import=True)}
 
     assert roots - {"knn_ue"} - set(sys.stdlib_module_names) <= OUTSIDE_AT_IMPORT[stage_of(path)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_the_library_never_imports_the_reproduction_of_the_paper(path):
+    assert not [name for name in imported_modules(path) if name.split(".")[0] == "knn_ue_reproduce"]
 
 
 def test_stages_do_not_import_each_other_in_a_circle():

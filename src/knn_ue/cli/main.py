@@ -12,8 +12,8 @@ from knn_ue.cli.explain import explain
 from knn_ue.cli.fit import fit
 from knn_ue.cli.index import index_app
 from knn_ue.cli.paragraphs import help_of
+from knn_ue.cli.plugins import plugin_commands
 from knn_ue.cli.predict import predict
-from knn_ue.cli.reproduce import reproduce
 from knn_ue.cli.serve import serve
 from knn_ue.cli.signals import exit_code, stops_raise
 from knn_ue.cli.train import train
@@ -22,6 +22,12 @@ from knn_ue.errors import KnnUeError
 
 class _OneSentence(TyperGroup):
     """Runs a command; what the library raises on purpose, or the disk says, needs no traceback."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        # Here and not at import: a package that adds a command may import ours.
+        for name, command in plugin_commands().items():
+            self.commands.setdefault(name, command)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -78,6 +84,6 @@ def main(
 
 
 app.callback(help=help_of(main))(main)
-for command in (train, fit, predict, evaluate, explain, serve, demo, reproduce):
+for command in (train, fit, predict, evaluate, explain, serve, demo):
     app.command(help=help_of(command))(command)
 app.add_typer(index_app, name="index")

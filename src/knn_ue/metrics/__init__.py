@@ -13,7 +13,7 @@ from knn_ue.metrics.calibration import (
     negative_log_likelihood,
 )
 from knn_ue.metrics.detection import OodDetection, ood_detection
-from knn_ue.metrics.entities import EntityScores, extract_entities, mark_entities, score_entities, sentences
+from knn_ue.metrics.entities import EntityScores, entity_f1, extract_entities, mark_entities, score_entities, sentences
 from knn_ue.metrics.neighbors import neighbor_coverage
 from knn_ue.metrics.reliability import ReliabilityBins, reliability_bins
 from knn_ue.metrics.selective import RiskCoverageCurve, aurc, auroc, class_auroc, e_aurc, risk_coverage_curve
@@ -35,6 +35,7 @@ __all__ = [
     "class_wise_calibration_error",
     "debiased_calibration_error",
     "e_aurc",
+    "entity_f1",
     "expected_calibration_error",
     "extract_entities",
     "mark_entities",

@@ -16,6 +16,7 @@ from knn_ue.arrays import (
     BoolArray,
     FloatArray,
     IntArray,
+    bool_vector,
     check_choice,
     check_length,
     check_not_empty,
@@ -25,6 +26,7 @@ from knn_ue.arrays import (
 )
 from knn_ue.errors import InvalidInputError
 from knn_ue.metrics.inputs import checked_confidence
+from knn_ue.metrics.weights import checked_weights, ratio
 
 _IOB2 = re.compile(r"O|[BI](-.*)?")
 
@@ -122,6 +124,26 @@ def score_entities(
         correct=read_only((expected[:, found[1]] == found).all(axis=0)),
         n_gold=truth.shape[1],
     )
+
+
+def entity_f1(*, correct: BoolArray, missed: BoolArray, sample_weight: FloatArray | None = None) -> float:
+    """Micro-averaged F1 of entities (n,): predicted ones, `correct` or not, and `missed` gold ones; 0 without any.
+
+    `sample_weight` (n,) says how much each of them counts. Nakayama (2018), seqeval.
+
+    >>> entity_f1(correct=[True, False, False], missed=[False, False, True])
+    0.5
+    """
+    hits = bool_vector(correct, "correct")
+    absent = bool_vector(missed, "missed", length=len(hits))
+    if (hits & absent).any():
+        raise InvalidInputError("a missed entity cannot be correct: pass correct=False where missed is True")
+    weights = checked_weights(sample_weight, len(hits))
+    if weights is None:
+        n_right = int(hits.sum())
+        return 2 * n_right / max(1, len(hits) + n_right)
+    right = hits.astype(np.float64) @ weights.values
+    return weights.number(np.nan_to_num(ratio(2.0 * right, weights.total + right)))
 
 
 def sentences(values: ValuesT, groups: IntArray) -> list[ValuesT]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_choice, check_positive, read_only
 from knn_ue.metrics.inputs import top_label
+from knn_ue.metrics.weights import Weights, checked_weights, ratio
 
 Binning = Literal["width", "mass"]
 
@@ -20,17 +21,19 @@ class ReliabilityBins:
     """Right-closed bins (edges[b], edges[b + 1]] of confidence; confidence exactly 0 belongs to the first.
 
     `edges` (bins + 1,); `count`, `confidence` (mean) and `accuracy` (bins,), the last two NaN where a bin is empty.
+    `count` is the sum of the weights where rows are weighted.
     """
 
     edges: FloatArray
-    count: IntArray
+    count: IntArray | FloatArray
     confidence: FloatArray
     accuracy: FloatArray
 
     @property
     def share(self) -> FloatArray:
         """The part of all rows that lies in each bin (bins,)."""
-        return self.count / int(self.count.sum())
+        share: FloatArray = self.count / self.count.sum()
+        return share
 
     @property
     def gap(self) -> FloatArray:
@@ -46,32 +49,67 @@ def reliability_bins(
     correct: BoolArray | None = None,
     n_bins: int = 10,
     binning: Binning = "width",
+    sample_weight: FloatArray | None = None,
 ) -> ReliabilityBins:
     """Return how often the predicted class is correct in each bin of confidence. Guo et al. (2017).
 
     Takes `probs` (n, classes) with `labels` (n,), or `confidence` (n,) with `correct` (n,). Bins have equal width
     ("width"), or about equally many rows ("mass"); equal confidences share a bin, so "mass" may return fewer bins.
+    `sample_weight` (n,) says how much each row counts.
 
     >>> bins = reliability_bins(confidence=[0.3, 0.9, 1.0], correct=[False, True, True], n_bins=2)
     >>> bins.count, bins.confidence, bins.accuracy
     (array([1, 2]), array([0.3 , 0.95]), array([0., 1.]))
     """
     scores, hits = top_label(probs, labels, confidence, correct)
-    return bin_rows(scores, hits, n_bins=n_bins, binning=binning)
+    weights = checked_weights(sample_weight, len(scores))
+    column = None if weights is None else weights.values[:, 0]
+    return bin_rows(scores, hits, n_bins=n_bins, binning=binning, weights=column)
 
 
-def bin_rows(confidence: FloatArray, correct: BoolArray, *, n_bins: int, binning: Binning = "width") -> ReliabilityBins:
-    """Bin checked `confidence` (n,) within [0, 1] and `correct` (n,), n >= 1."""
+def bin_rows(
+    confidence: FloatArray,
+    correct: BoolArray,
+    *,
+    n_bins: int,
+    binning: Binning = "width",
+    weights: FloatArray | None = None,
+) -> ReliabilityBins:
+    """Bin checked `confidence` (n,) within [0, 1] and `correct` (n,), n >= 1, with checked `weights` (n,) if any."""
     check_positive(n_bins, "n_bins")
     check_choice(binning, "binning", get_args(Binning))
+    if weights is not None:
+        (rows,) = np.nonzero(weights)
+        confidence, correct, weights = confidence[rows], correct[rows], weights[rows]
     if binning == "width":
         edges = np.linspace(0.0, 1.0, n_bins + 1)
-        return _count(confidence, correct, edges, lambda block: equal_width_bin(block, edges))
+        return _count(confidence, correct, weights, edges, lambda block: equal_width_bin(block, edges))
     # The last row of each of n_bins runs of the sorted rows; a run that ends inside a tie takes the whole tie.
-    last = -(-len(confidence) * np.arange(1, n_bins + 1) // n_bins) - 1
-    upper = np.unique(np.partition(confidence, np.unique(last))[last])
+    if weights is None:
+        last = -(-len(confidence) * np.arange(1, n_bins + 1) // n_bins) - 1
+        upper = np.unique(np.partition(confidence, np.unique(last))[last])
+    else:
+        order = np.argsort(confidence)
+        reached = np.cumsum(weights[order])
+        last = np.searchsorted(reached * n_bins, reached[-1] * np.arange(1, n_bins + 1))
+        upper = np.unique(confidence[order[last]])
     edges = np.concatenate(([0.0], upper))
-    return _count(confidence, correct, edges, lambda block: np.searchsorted(upper, block))
+    return _count(confidence, correct, weights, edges, lambda block: np.searchsorted(upper, block))
+
+
+def weighted_gaps(
+    confidence: FloatArray, correct: BoolArray, *, n_bins: int, weights: Weights
+) -> tuple[FloatArray, FloatArray]:
+    """Return the share and the gap of each equal-width bin for each draw, (bins, draws); shares NaN without any row."""
+    check_positive(n_bins, "n_bins")
+    number = equal_width_bin(confidence, np.linspace(0.0, 1.0, n_bins + 1))
+    # One product of matrices needs no array of the size of the weights, whose allocation would cost more than the sums.
+    terms = np.zeros((2 * n_bins, len(number)))
+    terms[number, np.arange(len(number))] = 1.0
+    terms[n_bins + number, np.arange(len(number))] = correct - confidence
+    count, excess = np.split(terms @ weights.values, 2)
+    gap = np.divide(np.abs(excess), count, out=np.zeros_like(count), where=count > 0)
+    return ratio(count, np.broadcast_to(count.sum(axis=0), count.shape)), gap
 
 
 def equal_width_bin(confidence: FloatArray, edges: FloatArray) -> IntArray:
@@ -87,15 +125,20 @@ def equal_width_bin(confidence: FloatArray, edges: FloatArray) -> IntArray:
 
 
 def _count(
-    confidence: FloatArray, correct: BoolArray, edges: FloatArray, bin_of: Callable[[FloatArray], IntArray]
+    confidence: FloatArray,
+    correct: BoolArray,
+    weights: FloatArray | None,
+    edges: FloatArray,
+    bin_of: Callable[[FloatArray], IntArray],
 ) -> ReliabilityBins:
     n_bins = len(edges) - 1
-    counts, total = np.zeros((n_bins, 2), dtype=np.int64), np.zeros(n_bins)
+    counts, total = np.zeros((n_bins, 2), dtype=np.int64 if weights is None else np.float64), np.zeros(n_bins)
     for start in range(0, len(confidence), _BLOCK_ROWS):
         block, hits = confidence[start : start + _BLOCK_ROWS], correct[start : start + _BLOCK_ROWS]
+        drawn = None if weights is None else weights[start : start + _BLOCK_ROWS]
         number = bin_of(block)
-        total += np.bincount(number, weights=block, minlength=n_bins)
-        counts += np.bincount(2 * number + hits, minlength=2 * n_bins).reshape(n_bins, 2)
+        total += np.bincount(number, weights=block if drawn is None else block * drawn, minlength=n_bins)
+        counts += np.bincount(2 * number + hits, weights=drawn, minlength=2 * n_bins).reshape(n_bins, 2)
     count = counts.sum(axis=1)
     filled = np.where(count > 0, count, np.nan)
     return ReliabilityBins(

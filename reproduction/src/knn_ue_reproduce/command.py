@@ -1,0 +1,134 @@
+"""`knn-ue reproduce`: the paper's tables, measured, and what became of each claim."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from knn_ue.cli.display import print_table, say
+from knn_ue.cli.places import check_writable
+from knn_ue.errors import InvalidInputError
+
+LIST = "list"
+
+
+def reproduce(
+    what: Annotated[
+        list[str], typer.Argument(metavar="list | TABLE... | all", help="Show the plan, or make some or all tables.")
+    ],
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Data sets as task/set/split.jsonl.gz; else VADER, or the hub.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where models, cells and results go.")] = Path(
+        "knn-ue-reproduction"
+    ),
+    scale: Annotated[
+        str, typer.Option(metavar="S", help="small (MiniLM, hours) or paper (DeBERTaV3, the hub).")
+    ] = "small",
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many; 3, or 5 at the paper's scale.")] = None,
+    in_domain: Annotated[
+        list[str] | None, typer.Option(metavar="TASK=SET", help="The set of DIR to train on; repeatable.")
+    ] = None,
+    out_of_domain: Annotated[
+        list[str] | None, typer.Option(metavar="TASK=SET,...", help="The sets of DIR to test on; repeatable.")
+    ] = None,
+    ontonotes: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Your OntoNotes as bn/train.conll, ..., for --scale paper.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(metavar="E", help="Another encoder than the scale's: a folder or hub name.")
+    ] = None,
+    cells: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the small JSON files of cells are; OUT/cells.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="D", help="cpu, cuda, ...; cpu, or at the paper's scale a GPU if there is one."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured before.")] = False,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Measure nothing: write the results of what is there.")
+    ] = False,
+    times: Annotated[
+        bool | None,
+        typer.Option(
+            "--times/--no-times", help="Only times, all anew, for an idle machine; or all but times, for a busy one."
+        ),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=10, help="Of the bootstrap behind each verdict; below 1,100 none can hold in NER.")
+    ] = 2000,
+    recheck: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Measure N cells again from nothing and compare.")
+    ] = None,
+) -> None:
+    """Reproduce the paper: every table and figure, with its numbers, ours, and whether each claim holds.
+
+    Tasks are sentiment, nli, ner, intent. A run that is stopped goes on where it was; several processes may share OUT.
+    Results are OUT/results.md, .tex, .csv, .html and verdicts.csv.
+
+    Example: [bold]knn-ue reproduce sentiment --data data --seeds 1 --out knn-ue-reproduction[/bold]
+    """
+    from knn_ue_reproduce.reproduction import Reproduction, Request, write_results
+    from knn_ue_reproduce.setups import Choice
+
+    modes = {"--fresh": fresh, "--report-only": report_only, "--times": times is True, "--recheck": recheck is not None}
+    if sum(modes.values()) > 1:
+        asked = ", ".join(name for name, given in modes.items() if given)
+        raise InvalidInputError(f"{asked} ask for different things: choose one")
+    request = Request(
+        out=out,
+        scale=scale,  # type: ignore[arg-type]
+        data=data,
+        choice=Choice.parse(in_domain or [], out_of_domain or []),
+        ontonotes=ontonotes,
+        encoder=encoder,
+        n_seeds=seeds,
+        cells=cells,
+        device=device or ("auto" if scale == "paper" else "cpu"),
+    )
+    reproduction = Reproduction(request, say)
+    if LIST in what:
+        if what != [LIST]:
+            raise InvalidInputError("list stands alone: knn-ue reproduce list")
+        _list(reproduction.listing())
+        return
+    check_writable(out)
+    tables = reproduction.tables(what)
+    if recheck is not None:
+        _recheck(reproduction.recheck(what, recheck))
+        return
+    if times:
+        outcome = reproduction.run_times(what)
+    else:
+        outcome = (
+            reproduction.read(what) if report_only else reproduction.run(what, fresh=fresh, timed=times is not False)
+        )
+    # What is reported was measured by the same command without this word.
+    command = shlex.join(["knn-ue", *(word for word in sys.argv[1:] if word != "--report-only")])
+    results = reproduction.results(what, outcome, command, n_bootstrap=draws)
+    files = write_results(results, out)
+    for filled in results.tables:
+        words = [verdict.word for verdict in filled.verdicts]
+        say(f"{filled.table.name}: {words.count('holds')} of {len(words)} claims hold")
+    typer.echo(f"{len(tables)} tables, {len(outcome.found)} cells, {len(outcome.failed)} failed")
+    for file in files:
+        typer.echo(str(file))
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+def _list(lines: list[tuple[str, str, str, str, str]]) -> None:
+    print_table(["table", "title", "cells", "measured", "time left"], [list(line) for line in lines])
+    typer.echo("Tables share cells: all of them take less than the sum.")
+
+
+def _recheck(differences: dict[str, float]) -> None:
+    for name, difference in differences.items():
+        typer.echo(f"{name}: {'the same' if difference == 0 else f'differs by up to {100 * difference:.2g} %'}")
+    if any(differences.values()):
+        raise InvalidInputError(
+            "some cells are not the same: another machine, other versions of the libraries, or a change of the code"
+        )

@@ -1,0 +1,166 @@
+"""Paired comparisons of all methods of a table on one test set: computed once from the kept answers, then kept."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from knn_ue.demo.cache import key_of
+from knn_ue_reproduce.answers import Answers
+from knn_ue_reproduce.cells import CellName, file_name
+from knn_ue_reproduce.measures import DETECTION, MEASURES, AnswerMeasure, DetectionMeasure
+from knn_ue_reproduce.plan import Block
+from knn_ue_reproduce.run import Job, Outcome
+from knn_ue_reproduce.score import read_answers, score_name
+from knn_ue_reproduce.statistics import (
+    N_BOOTSTRAP,
+    PairedTest,
+    Replicates,
+    Resampled,
+    Sample,
+    bootstrap,
+    for_few_seeds,
+)
+from knn_ue_reproduce.task_runner import TaskRunner
+from knn_ue_reproduce.variants import PASSES, MethodVariant
+
+# Raised when a change of ours changes comparisons of the same cells.
+_REVISION = 2
+_KEPT = ("first", "second", "difference", "low", "high", "p", "t_test")
+
+# By measure, then by pair of methods.
+PairedTests = dict[str, dict[tuple[str, str], PairedTest]]
+
+
+def compare_block(
+    runner: TaskRunner,
+    table: str,
+    block: Block,
+    variants: Sequence[MethodVariant],
+    outcome: Outcome,
+    n_bootstrap: int = N_BOOTSTRAP,
+) -> PairedTests:
+    """Return every pair of methods compared by every measure of the block that can be tested.
+
+    mc-dropout saw fewer texts: it is compared with the others on those, with its own draws.
+    """
+    measures = measures_of(block.measures)
+    found: PairedTests = {name: {} for name in measures}
+    measured = [variant for variant in variants if found_jobs(outcome, block.setup, variant)]
+    others = [variant for variant in measured if variant.method != PASSES]
+    groups = [(others, None)] + [([*others, variant], PASSES) for variant in measured if variant.method == PASSES]
+    for group, only in groups:
+        if len(group) < 2 or not measures:
+            continue
+        seeds = {variant: sorted(found_jobs(outcome, block.setup, variant)) for variant in group}
+        for name, pairs in _kept(runner, table, block, seeds, measures, only, n_bootstrap).items():
+            found[name] |= pairs
+    return found
+
+
+def measures_of(names: Sequence[str]) -> dict[str, Resampled]:
+    """Return how the measures are computed, for those that a test can be made of."""
+    known: dict[str, AnswerMeasure | DetectionMeasure] = {**MEASURES, **DETECTION}
+    found = [(name, known[name].function, known[name].drawn) for name in names if name in known]
+    return {name: Resampled(function=one, drawn=many) for name, one, many in found if one is not None}
+
+
+def _kept(
+    runner: TaskRunner,
+    table: str,
+    block: Block,
+    seeds: Mapping[MethodVariant, Sequence[int]],
+    measures: Mapping[str, Resampled],
+    only: str | None,
+    n_bootstrap: int,
+) -> PairedTests:
+    """Return the comparisons of the methods with the seeds each has, made now or before.
+
+    Those of other cells are replaced; those of fewer seeds or draws (a short trial) have their own names.
+    """
+    cells = {
+        str(variant): [score_name(runner, variant, seed).key for seed in known] for variant, known in seeds.items()
+    }
+    key = key_of(_REVISION, cells, block.part, sorted(measures), only, n_bootstrap)
+    n_seeds = max(map(len, seeds.values()))
+    words = [table, file_name(block.part), *([only] if only else []), f"{n_seeds}x{n_bootstrap}"]
+    name = CellName(runner.setup.name, "-".join(["compared", *words]), key)
+    content = runner.store.read(name)
+    parts, sizes, n_texts = _texts(runner, block, only)
+    if content is None:
+        samples = _samples(runner, seeds, parts, sizes)
+        if samples is None:
+            return {measure: {} for measure in measures}
+        replicates = bootstrap(samples, measures, n_groups=sizes, n_bootstrap=n_bootstrap)
+        content = {"kind": "comparison", "seeds": sorted(set().union(*seeds.values()))}
+        content["pairs"] = _pairs(replicates, only)
+        content = runner.store.write(name, content, only=True)
+    return {
+        measure: {(first, second): replace(_comparison(numbers), n_texts=n_texts) for first, second, numbers in pairs}
+        for measure, pairs in content["pairs"].items()
+    }
+
+
+def _texts(runner: TaskRunner, block: Block, only: str | None) -> tuple[list[str], list[int], int | None]:
+    """Return the sets a sample has, how many texts of each, and the number where it is not that of all.
+
+    Texts without an answer (sentences without entities) count.
+    """
+    detects = any(name in DETECTION for name in block.measures)
+    parts = [runner.setup.sets[0].name, block.part] if detects else [block.part]
+    whole = [len(runner.data.sets[part].rows) for part in parts]
+    cap = runner.scale.passes_rows if only else None
+    sizes = [size if cap is None else min(cap, size) for size in whole]
+    return parts, sizes, cap if sizes != whole else None
+
+
+def _samples(
+    runner: TaskRunner, seeds: Mapping[MethodVariant, Sequence[int]], parts: Sequence[str], sizes: Sequence[int]
+) -> dict[str, list[Sample | None]] | None:
+    """Return the answers of each method and seed; None where some are on another machine."""
+    samples: dict[str, list[Sample | None]] = {}
+    for variant, known in seeds.items():
+        by_seed: dict[int, Sample] = {}
+        for seed in known:
+            read = [read_answers(runner, variant, seed, part) for part in parts]
+            kept: list[Answers] = [one for one in read if one is not None]
+            if len(kept) < len(parts):
+                return None
+            by_seed[seed] = tuple(one.first(size) for one, size in zip(kept, sizes, strict=True))
+        samples[str(variant)] = [by_seed.get(seed) for seed in sorted(set().union(*seeds.values()))]
+    return samples
+
+
+def _pairs(replicates: Mapping[str, Replicates], only: str | None) -> dict[str, list[Any]]:
+    return {
+        measure: [
+            [first, second, _numbers(found.compare(first, second))]
+            for first, second in combinations(found.methods, 2)
+            if only is None or only in (first, second)
+        ]
+        for measure, found in replicates.items()
+    }
+
+
+def _numbers(found: PairedTest) -> list[float]:
+    return [getattr(found, field) for field in (*_KEPT, "n_seeds")]
+
+
+def _comparison(numbers: Sequence[float | None]) -> PairedTest:
+    """Return what is kept, the numbers of the draws, as far as its seeds allow to say it."""
+    *known, n_seeds = (float("nan") if number is None else number for number in numbers)
+    values: dict[str, Any] = dict(zip(_KEPT, known, strict=True))
+    return for_few_seeds(PairedTest(**values, n_seeds=int(n_seeds)))
+
+
+def pair_of(found: Mapping[tuple[str, str], PairedTest], first: str, second: str) -> PairedTest | None:
+    """Return how the first compares with the second, whichever way round it is kept."""
+    if (first, second) in found:
+        return found[first, second]
+    kept = found.get((second, first))
+    return None if kept is None else kept.reversed()
+
+
+def found_jobs(outcome: Outcome, setup: str, variant: MethodVariant) -> dict[int, Job]:
+    """Return the measured cells of a method by seed."""
+    return {job.seed: job for job in outcome.found if job.setup == setup and job.what == variant}

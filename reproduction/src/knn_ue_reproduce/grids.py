@@ -1,0 +1,141 @@
+"""Filled tables -> grids of text, which Markdown, LaTeX and HTML print alike."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from knn_ue_reproduce.measures import OURS, measure_of
+from knn_ue_reproduce.tables import FilledBlock, FilledTable, TimeBlock
+from knn_ue_reproduce.verdicts import ClaimVerdict, Word
+
+EMPTY = "–"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A heading and lines of text, all equally long; `strong` are the (line, column) set in bold.
+
+    Of the columns some are `text_columns` and not numbers, and of those some are `sentences`, which a page may break.
+    `details` are columns that a page writes beneath another one.
+    """
+
+    title: str
+    heading: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    strong: frozenset[tuple[int, int]] = frozenset()
+    text_columns: frozenset[int] = frozenset({0})
+    sentences: frozenset[int] = frozenset()
+    details: Mapping[int, int] = field(default_factory=dict)
+
+
+def grids_of(filled: FilledTable) -> list[Grid]:
+    """Return one grid for each test set of a table."""
+    return [*map(_scores, filled.blocks), *map(_times, filled.times)]
+
+
+def overview_grid(tables: Sequence[FilledTable]) -> Grid:
+    """Return how many claims of each table hold, and how many do not."""
+    counts = []
+    for filled in tables:
+        words = [one.word for one in filled.verdicts]
+        counts.append((filled.table.name, str(len(words)), *(str(words.count(word)) for word in get_args(Word))))
+    return Grid(
+        title="Claims by table",
+        heading=("table", "claims", "hold", "do not hold", "cannot be tested here"),
+        lines=tuple(counts),
+    )
+
+
+def verdict_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:
+    """Return the claims of a table with the paper's numbers, ours and what became of them."""
+    heading = ("claim", "set", "measure", "verdict", "why", "paper", "ours", "gain [95 %]", "p (Holm)", "p (t-test)")
+    return Grid(
+        title="Verdicts",
+        heading=(*heading, "by our definition"),
+        lines=tuple(
+            (
+                one.claim,
+                one.place,
+                one.measure,
+                one.word,
+                one.reason or EMPTY,
+                one.paper,
+                one.ours,
+                one.interval,
+                _p(one.p),
+                _p(one.t_test),
+                one.by_our_definition or EMPTY,
+            )
+            for one in verdicts
+        ),
+        text_columns=frozenset({0, 1, 2, 3, 4, 10}),
+        sentences=frozenset({0, 3}),
+        details={1: 0, 2: 0, 4: 3},
+    )
+
+
+def _scores(block: FilledBlock) -> Grid:
+    shown = [
+        name
+        for name in block.measures
+        if any(row[name].mean is not None or row[name].published is not None for row in block.rows.values())
+    ]
+    heading = ["method"]
+    for name in shown:
+        heading += [f"{_title(name)} paper", f"{_title(name)} ours"] if block.has_published(name) else [_title(name)]
+    lines, strong = [], set()
+    for number, (method, row) in enumerate(block.rows.items()):
+        remark = block.remarks.get(method)
+        line = [f"{method} ({remark})" if remark else method]
+        for name in shown:
+            if block.has_published(name):
+                line.append(EMPTY if row[name].published is None else str(row[name].published))
+            if row[name].best:
+                strong.add((number, len(line)))
+            line.append(str(row[name]))
+        lines.append(tuple(line))
+    return Grid(title=block.title, heading=tuple(heading), lines=tuple(lines), strong=frozenset(strong))
+
+
+def _title(name: str) -> str:
+    measure = measure_of(name)
+    ours = " (our definition)" if name in OURS.values() and name not in ("auroc",) else ""
+    ours = " right / wrong" if name == "auroc" else ours
+    unit = "" if measure.unit == 1 else " %" if measure.unit == 100 else " ×1000"
+    return f"{measure.title}{ours}{unit} {measure.arrow}"
+
+
+def _times(block: TimeBlock) -> Grid:
+    lines = [
+        (
+            name,
+            EMPTY if row.published is None else str(row.published),
+            EMPTY if row.published_ratio is None else f"{row.published_ratio:.2f}",
+            f"{row.milliseconds:.3g}",
+            f"{row.ratio:.2f} [{row.low:.2f}, {row.high:.2f}]",
+        )
+        for name, row in block.rows.items()
+    ]
+    title = f"{block.title}; {'measured while other jobs ran' if block.busy else 'on an idle machine'}"
+    heading = ("method", "paper, s", "paper, × first", "ours, ms", "ours, × first [rounds]")
+    return Grid(title=title, heading=heading, lines=tuple(lines))
+
+
+def _p(value: float) -> str:
+    if math.isnan(value):
+        return EMPTY
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def counted(verdicts: Iterable[ClaimVerdict]) -> str:
+    """Return how many claims hold, with how many seen in one seed only, do not hold, and cannot be tested."""
+    verdicts = list(verdicts)
+    words = [one.word for one in verdicts]
+    n_once = sum(one.one_seed for one in verdicts if one.word == "holds")
+    parts = [
+        f"{words.count('holds')} hold" + (f" ({n_once} of them with one seed only)" if n_once else ""),
+        f"{words.count('does not hold')} do not hold",
+        f"{words.count('cannot be tested here')} cannot be tested here",
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,283 @@
+"""A request -> runners, the plan, cells, results: what the command does, for whoever calls it from Python."""
+
+import os
+import platform
+import random
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from knn_ue.arrays import check_choice, check_positive
+from knn_ue.errors import InvalidInputError
+from knn_ue.training.label_smoothing import LabelSmoothing
+from knn_ue_reproduce.cells import CellName, CellStore
+from knn_ue_reproduce.page import to_html
+from knn_ue_reproduce.plan import PaperTable, make_plan
+from knn_ue_reproduce.results import Results, to_csv, to_latex, to_markdown, verdicts_to_csv
+from knn_ue_reproduce.roles import resolve_roles
+from knn_ue_reproduce.run import Job, Outcome, duration, in_order, read_jobs, run_jobs, time_left
+from knn_ue_reproduce.scales import SCALES, Scale, ScaleName
+from knn_ue_reproduce.setups import Choice, Setup, folder_setups, paper_setups, vader_setups
+from knn_ue_reproduce.statistics import N_BOOTSTRAP
+from knn_ue_reproduce.tables import Filler
+from knn_ue_reproduce.task_runner import TaskRunner
+from knn_ue_reproduce.timing import Timing
+from knn_ue_reproduce.variants import MethodVariant
+
+Say = Callable[[str], None]
+MINILM = "minilm"
+ALL = "all"
+
+_LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "faiss-cpu")
+_SAME = 1e-6  # cells keep seven digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is to be reproduced: the scale, the data, and where results go.
+
+    Without `data` the small scale has VADER only, and the paper's scale fetches the paper's sets. `encoder` replaces
+    that of the scale. `cells` is where the small JSON files are, by default `out/cells`; models, outputs and answers
+    are in `out/work`.
+    """
+
+    out: Path
+    scale: ScaleName = "small"
+    data: Path | None = None
+    choice: Choice = field(default_factory=Choice)
+    ontonotes: Path | None = None
+    encoder: str | None = None
+    n_seeds: int | None = None
+    cells: Path | None = None
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice(self.scale, "scale", tuple(SCALES))
+        if self.n_seeds is not None:
+            check_positive(self.n_seeds, "seeds")
+        if self.choice and self.data is None:
+            raise InvalidInputError(
+                "--in-domain and --out-of-domain choose among sets of a folder: name it with --data"
+            )
+        if self.ontonotes is not None and (self.scale != "paper" or self.data is not None):
+            raise InvalidInputError("--ontonotes goes with the paper's own sets: pass --scale paper and no --data")
+
+
+class Reproduction:
+    """Everything a request needs, opened when it is needed."""
+
+    def __init__(self, request: Request, say: Say = lambda _line: None, scale: Scale | None = None) -> None:
+        self.request, self.say = request, say
+        self.scale = scale or SCALES[request.scale]
+        self.n_seeds = request.n_seeds or self.scale.n_seeds
+
+    @cached_property
+    def setups(self) -> tuple[Setup, ...]:
+        """The tasks there are data for."""
+        if self.request.data is not None:
+            found = folder_setups(self.request.data, self.request.choice, self.say)
+            setups = tuple(resolve_roles(setup, self.scale) for setup in found)
+            for setup in setups:
+                for remark in setup.remarks:
+                    self.say(f"{setup.name}: {remark}")
+            return setups
+        return paper_setups(self.request.ontonotes) if self.request.scale == "paper" else vader_setups()
+
+    @cached_property
+    def plan(self) -> dict[str, PaperTable]:
+        """Every table by name."""
+        return make_plan(self.setups)
+
+    @cached_property
+    def runners(self) -> dict[str, TaskRunner]:
+        """A runner for each task."""
+        return self._runners(CellStore(self.request.cells or self.request.out / "cells", self.request.out / "work"))
+
+    def tables(self, names: Sequence[str]) -> list[PaperTable]:
+        """Return the tables of these names, or all."""
+        known = [*self.plan, ALL]
+        for name in names:
+            if name not in known:
+                raise InvalidInputError(f"there is no table {name!r}: choose among {', '.join(known)}")
+        return [table for table in self.plan.values() if ALL in names or table.name in names]
+
+    def jobs(self, tables: Iterable[PaperTable]) -> list[Job]:
+        """Return the cells of the tables, each once, in the order to run them."""
+        return in_order(job for table in tables for job in table.jobs(self.n_seeds))
+
+    def run(self, names: Sequence[str], *, fresh: bool = False, timed: bool = True) -> Outcome:
+        """Measure what was not measured before; without `timed` times are left as they are."""
+        self.request.out.mkdir(parents=True, exist_ok=True)
+        jobs = self.jobs(self.tables(names))
+        if timed:
+            return run_jobs(self.runners, jobs, self.say, fresh=fresh)
+        scored = run_jobs(
+            self.runners, [job for job in jobs if isinstance(job.what, MethodVariant)], self.say, fresh=fresh
+        )
+        return replace(scored, found=self.read(names).found | scored.found)
+
+    def run_times(self, names: Sequence[str]) -> Outcome:
+        """Measure the times of the tables, also those measured before, and return all that is measured."""
+        jobs = [job for job in self.jobs(self.tables(names)) if isinstance(job.what, Timing)]
+        timed = run_jobs(self.runners, jobs, self.say, fresh=True)
+        return replace(self.read(names), failed=timed.failed)
+
+    def read(self, names: Sequence[str]) -> Outcome:
+        """Return what was measured before."""
+        return read_jobs(self.runners, self.jobs(self.tables(names)))
+
+    def listing(self) -> list[tuple[str, str, str, str, str]]:
+        """Return a line a table, and one for all: name, title, cells, how many are measured, the time of the rest."""
+        every = self.jobs(self.plan.values())
+        known = read_jobs(self.runners, every)
+        for reason in dict.fromkeys(known.failed.values()):  # the plan can be shown all the same
+            self.say(reason)
+        named = [(table.name, table.title, self.jobs([table]), table.missing) for table in self.plan.values()]
+        lines = []
+        for name, title, jobs, missing in [*named, (ALL, "All of them, each cell once", every, ())]:
+            left = duration(time_left(self.scale.name, jobs, known.found))
+            if missing:
+                left = f"{left}, no data for {', '.join(missing)}" if jobs else "no data"
+            measured = "?" if any(job in known.failed for job in jobs) else str(sum(job in known.found for job in jobs))
+            lines.append((name, title, str(len(jobs)), measured, left))
+        return lines
+
+    def results(self, names: Sequence[str], outcome: Outcome, command: str, n_bootstrap: int = N_BOOTSTRAP) -> Results:
+        """Return the tables with numbers and verdicts."""
+        filler = Filler(runners=self.runners, outcome=outcome, n_bootstrap=n_bootstrap)
+        tables = []
+        for table in self.tables(names):
+            self.say(f"comparing the methods of {table.name}")
+            tables.append(filler.fill(table))
+        failed = {str(job): reason for job, reason in outcome.failed.items()}
+        facts = self.facts(outcome, command) | {"bootstrap": f"{n_bootstrap:,} draws"}
+        return Results(tables=tables, facts=facts, failed=failed)
+
+    def facts(self, outcome: Outcome, command: str) -> dict[str, str]:
+        """Return how the numbers came about."""
+        by_setup = {name: {job.seed for job in outcome.found if job.setup == name} for name in self.runners}
+        seeds = ", ".join(f"{name} {len(found)}" for name, found in by_setup.items() if found)
+        trained, tried = self._training_seconds(outcome)
+        spent = tried + sum(content.get("seconds", 0.0) for content in outcome.found.values())
+        facts = {"command": f"`{command}`", "scale": self.scale.name, "seeds": seeds or "none measured"}
+        facts["run time"] = (
+            f"{duration(spent)} in all on one core, as the clock on the wall says; {len(trained)} trainings of "
+            f"{duration(sum(trained) / len(trained))} on average"
+            if trained
+            else duration(spent)
+        )
+        for setup in self.runners.values():
+            if by_setup[setup.setup.name]:
+                facts[setup.setup.name] = self._training_fact(setup)
+        facts["versions"] = ", ".join(f"{name} {found}" for name in _LIBRARIES if (found := _version(name)))
+        facts["machine"] = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        return facts
+
+    def recheck(self, names: Sequence[str], n_cells: int) -> dict[str, float]:
+        """Measure some cells again from nothing, in `out/recheck`, and return the largest difference of each.
+
+        Which ones is drawn at random, the same ones each time. Times are left out, which no machine repeats, and label
+        smoothing, whose epsilon several trainings choose.
+        """
+        found = self.read(names).found
+        chosen = [
+            job for job in found if isinstance(job.what, MethodVariant) and job.what.training is not LabelSmoothing
+        ]
+        if not chosen:
+            raise InvalidInputError("there is no measured cell to check: measure these tables first")
+        random.Random(n_cells).shuffle(chosen)
+        folder = self.request.out / "recheck"
+        shutil.rmtree(folder, ignore_errors=True)  # models of an earlier check would be no check
+        again = run_jobs(self._runners(CellStore(folder / "cells", folder / "work")), chosen[:n_cells], self.say)
+        differences = {str(job): largest_difference(found[job], content) for job, content in again.found.items()}
+        return differences | {str(job): float("inf") for job in again.failed}
+
+    def _runners(self, store: CellStore) -> dict[str, TaskRunner]:
+        return {setup.name: self._runner(setup, store) for setup in self.setups}
+
+    def _runner(self, setup: Setup, store: CellStore) -> TaskRunner:
+        name = self.request.encoder or self.scale.encoders[setup.name]
+        return TaskRunner(setup, self.scale, store, _found(name), self.say, self.request.device, name)
+
+    def _training_fact(self, runner: TaskRunner) -> str:
+        options = self.scale.options[runner.setup.name]
+        n_rows = len(runner.data.train)
+        steps = -(-n_rows // options.batch_size)
+        frozen = f", the lowest {options.freeze_lower:.0%} of the layers frozen" if options.freeze_lower else ""
+        fitting = "the same" if self.scale.shared_validation else f"{len(runner.data.fitting):,} others"
+        return (
+            f"{n_rows:,} training rows, at most {options.epochs} epochs of {steps} steps, batch {options.batch_size}, "
+            f"learning rate {options.learning_rate:g}, {options.max_length or 'all'} sub-words{frozen}; "
+            f"{len(runner.data.stopping):,} validation rows stop the training, {fitting} fit the method"
+        )
+
+    def _training_seconds(self, outcome: Outcome) -> tuple[list[float], float]:
+        """Return how long each training took, and all those together that only helped to choose an epsilon."""
+        used: dict[CellName, TaskRunner] = {}
+        tried: dict[CellName, TaskRunner] = {}
+        for job in outcome.found:
+            if isinstance(job.what, MethodVariant):
+                runner = self.runners[job.setup]
+                used[runner.model_name(runner.training_of(job.what), job.seed)] = runner
+                if job.what.training is LabelSmoothing:
+                    grid = [LabelSmoothing(epsilon=epsilon) for epsilon in self.scale.epsilons]
+                    tried |= {runner.model_name(one, 0): runner for one in grid}
+        found = {name: runner.store.read(name) for name, runner in (used | tried).items()}
+        seconds = {name: float(content["seconds"]) for name, content in found.items() if content is not None}
+        return list(seconds.values()), sum(seconds.get(name, 0.0) for name in tried)
+
+
+def write_results(results: Results, out: Path) -> list[Path]:
+    """Write results.md, .tex, .csv, verdicts.csv and results.html; return the files.
+
+    The page comes last: its figures need a library that may be missing, and the others should be there all the same.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    makers: dict[str, Callable[[Results], str]] = {
+        "results.md": to_markdown,
+        "results.tex": to_latex,
+        "results.csv": to_csv,
+        "verdicts.csv": verdicts_to_csv,
+        "results.html": to_html,
+    }
+    for name, make in makers.items():
+        (out / name).write_text(make(results), encoding="utf-8")
+    return [out / name for name in makers]
+
+
+def largest_difference(first: object, second: object) -> float:
+    """Return the largest relative difference between the numbers of two cells; seconds, which differ, are left out.
+
+    >>> largest_difference({"sets": {"a": {"ece": 0.5}}, "seconds": 1.0}, {"sets": {"a": {"ece": 0.5}}, "seconds": 2.0})
+    0.0
+    """
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = {key for key in first.keys() | second.keys() if not str(key).endswith("seconds")}
+        if any((key in first) != (key in second) for key in keys):
+            return float("inf")
+        return max((largest_difference(first[key], second[key]) for key in keys), default=0.0)
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return max((largest_difference(a, b) for a, b in zip(first, second, strict=True)), default=0.0)
+    if isinstance(first, float | int) and isinstance(second, float | int):
+        difference = abs(first - second) / max(abs(first), abs(second), _SAME)
+        return difference if difference > _SAME else 0.0
+    return 0.0 if first == second else float("inf")
+
+
+def _found(encoder: str) -> str | Path:
+    """Return the folder of the small encoder, any other name as it is."""
+    if encoder != MINILM or Path(encoder).exists():
+        return encoder
+    from knn_ue.demo.minilm import model_folder
+
+    return model_folder()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

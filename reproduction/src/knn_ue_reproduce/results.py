@@ -1,0 +1,180 @@
+"""All tables of a run with how they came about, and the four ways to write them down."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from knn_ue_reproduce.grids import Grid, counted, grids_of, overview_grid, verdict_grid
+from knn_ue_reproduce.measures import OURS
+from knn_ue_reproduce.tables import FilledTable
+from knn_ue_reproduce.verdicts import ClaimVerdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Filled tables, and facts about the run: command, scale, seeds, time, versions; `failed` cells with the reason."""
+
+    tables: Sequence[FilledTable]
+    facts: Mapping[str, str]
+    failed: Mapping[str, str]
+
+    @property
+    def verdicts(self) -> list[ClaimVerdict]:
+        """All verdicts, table by table."""
+        return [verdict for filled in self.tables for verdict in filled.verdicts]
+
+
+ABOUT = (
+    "Each table gives the paper's number (mean ± standard deviation over five seeds) beside ours (mean ± sample "
+    "standard deviation over our seeds), by the published definition; where ours differs, it has a column of its own. "
+    "Bold: better than every other method, by a paired bootstrap over texts and at least two seeds with Holm's "
+    "correction. In a "
+    "verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the first side is "
+    "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below "
+    "0.05, and the two digits of a table show it; a claim of no loss holds when both exclude a stated "
+    "loss. The t-test over seeds is the paper's test and decides nothing here."
+)
+
+
+def to_markdown(results: Results) -> str:
+    """Return the page as Markdown."""
+    lines = ["# Results: the paper's tables, measured", ""]
+    lines += [f"* {name}: {value}" for name, value in results.facts.items()]
+    lines += ["", ABOUT, "", f"**{len(results.verdicts)} claims: {counted(results.verdicts)}.**", ""]
+    lines += _markdown_overview(results)
+    for filled in results.tables:
+        lines += ["", f"## {filled.table.name}: {filled.table.title}", ""]
+        lines += [line for gap in filled.gaps for line in (gap, "")]
+        for grid in grids_of(filled):
+            lines += [f"**{grid.title}**", "", *_markdown_grid(grid), ""]
+        if filled.verdicts:
+            claims = " ".join([f"Claims: {counted(filled.verdicts)}.", *filled.differs])
+            lines += [claims, "", *_markdown_grid(verdict_grid(filled.verdicts)), ""]
+        lines += [f"* {note}" for note in filled.remaining_notes]
+    if results.failed:
+        lines += ["", "## Cells that failed", "", *(f"* {name}: {reason}" for name, reason in results.failed.items())]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def to_latex(results: Results) -> str:
+    """Return every grid as a LaTeX table, ready to be included; needs booktabs."""
+    parts = [f"% {name}: {value}" for name, value in results.facts.items()]
+    for filled in results.tables:
+        for number, grid in enumerate(grids_of(filled)):
+            caption = f"{filled.table.title}: {grid.title}"
+            parts.append(_latex_grid(grid, caption, f"tab:{filled.table.name}-{number}"))
+        if filled.verdicts:
+            caption = f"{filled.table.title}: verdicts"
+            parts.append(_latex_grid(verdict_grid(filled.verdicts), caption, f"tab:{filled.table.name}-verdicts"))
+    return "\n\n".join(parts) + "\n"
+
+
+def to_csv(results: Results) -> str:
+    """Return every number in long form: a line a table, set, method and measure."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    heading = ("table", "set", "method", "measure", "definition", "paper_mean", "paper_std", "mean", "std", "n_seeds")
+    writer.writerow((*heading, "best", "remark"))
+    for filled in results.tables:
+        for block in filled.blocks:
+            for method, row in block.rows.items():
+                for measure, number in row.items():
+                    printed = number.published
+                    definition = "published" if measure in OURS else "ours"
+                    writer.writerow(
+                        (
+                            filled.table.name,
+                            block.title,
+                            method,
+                            measure,
+                            definition,
+                            "" if printed is None else printed.mean,
+                            "" if printed is None or printed.std is None else printed.std,
+                            "" if number.mean is None else f"{number.mean:.6g}",
+                            "" if number.std is None else f"{number.std:.6g}",
+                            number.n_seeds,
+                            int(number.best),
+                            block.remarks.get(method, ""),
+                        )
+                    )
+        for times in filled.times:
+            for method, timed in times.rows.items():
+                printed = timed.published
+                known = ("", "") if printed is None else (printed.mean, printed.std or "")
+                line = (filled.table.name, times.title, method, "milliseconds", "ours", *known)
+                writer.writerow((*line, f"{timed.milliseconds:.6g}", "", 1, 0, "busy machine" if times.busy else ""))
+    return file.getvalue()
+
+
+def verdicts_to_csv(results: Results) -> str:
+    """Return every verdict, a line each."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("table", *verdict_grid(()).heading, "not the paper's"))
+    for verdict in results.verdicts:
+        writer.writerow((verdict.table, *verdict_grid((verdict,)).lines[0], verdict.differs))
+    return file.getvalue()
+
+
+def _markdown_overview(results: Results) -> Iterator[str]:
+    grid = overview_grid(results.tables)
+    linked = [
+        (f"[{name}](#{_anchor(filled)})", *rest)
+        for filled, (name, *rest) in zip(results.tables, grid.lines, strict=True)
+    ]
+    yield from _markdown_grid(replace(grid, lines=tuple(linked)))
+
+
+def _anchor(filled: FilledTable) -> str:
+    """Return the address that a heading has on the usual hosts: lower case, dashes for spaces, no punctuation."""
+    heading = f"{filled.table.name}: {filled.table.title}".lower()
+    return "".join(sign for sign in heading if sign.isalnum() or sign in " -").replace(" ", "-")
+
+
+def _markdown_grid(grid: Grid) -> Iterator[str]:
+    yield "| " + " | ".join(grid.heading) + " |"
+    yield "|" + "|".join("---" if place in grid.text_columns else "--:" for place in range(len(grid.heading))) + "|"
+    for number, line in enumerate(grid.lines):
+        fields = [f"**{text}**" if (number, place) in grid.strong else text for place, text in enumerate(line)]
+        yield "| " + " | ".join(field.replace("|", "\\|") for field in fields) + " |"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "^": r"\^{}",
+    "~": r"\textasciitilde{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "†": r"\textsuperscript{\textdagger}",
+    "–": "--",
+    "<": r"$<$",
+    ">": r"$>$",
+}
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
+def _latex_grid(grid: Grid, caption: str, label: str) -> str:
+    columns = "".join("l" if place in grid.text_columns else "r" for place in range(len(grid.heading)))
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    lines += [" & ".join(map(_latex_text, grid.heading)) + r" \\", r"\midrule"]
+    for number, line in enumerate(grid.lines):
+        fields = [
+            rf"\textbf{{{_latex_text(text)}}}" if (number, place) in grid.strong else _latex_text(text)
+            for place, text in enumerate(line)
+        ]
+        lines.append(" & ".join(fields) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_latex_text(caption)}}}", rf"\label{{{label}}}"]
+    return "\n".join([*lines, r"\end{table}"])

@@ -1,0 +1,125 @@
+"""One cell: a method fitted and scored on the test sets of a setup, with one seed."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from knn_ue import metrics
+from knn_ue.arrays import FloatArray, softmax
+from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
+from knn_ue.calibrators.base import prediction_of
+from knn_ue.demo.cache import key_of
+from knn_ue.methods import METHODS
+from knn_ue.stores import Datastore
+from knn_ue.types import Outputs
+from knn_ue_reproduce.answers import Answers, answers_of
+from knn_ue_reproduce.cells import REVISION, CellName, Content
+from knn_ue_reproduce.measures import detection_of, scores_of
+from knn_ue_reproduce.shared_search import SharedSearch
+from knn_ue_reproduce.task_runner import TaskRunner
+from knn_ue_reproduce.variants import EXACT, PASSES, MethodVariant
+
+_QUERIES = 2048  # of each set: enough to tell how much an index finds
+
+
+def score_name(runner: TaskRunner, variant: MethodVariant, seed: int) -> CellName:
+    """Return the name of the cell: its key holds the model's key, the rows and the method."""
+    model = runner.model_name(runner.training_of(variant), seed)
+    caps = runner.scale.passes_rows if variant.method == PASSES else None
+    key = key_of(REVISION, model.key, runner.data.scores_key, variant.options(), runner.encoding_of(variant), caps)
+    return CellName(runner.setup.name, f"{variant}.seed{seed}", key)
+
+
+def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content:
+    """Fit the method, score it on its test sets, keep scores and answers, and return the scores."""
+    name = score_name(runner, variant, seed)
+    began = time.perf_counter()
+    with runner.fixed_threads():
+        calibrator = fitted(runner, variant, seed, shared=True)
+        fit_seconds = time.perf_counter() - began
+        content: Content = {"kind": "scores", "method": variant.method, "seed": seed, "options": variant.options()}
+        content["training"] = runner.training_of(variant).name
+        content["sets"] = {}
+        inside: Answers | None = None
+        for part, rows in runner.sets_of(variant).items():
+            outputs = runner.outputs(variant, seed, part)
+            weight = calibrator.weight(outputs)  # once: it may be a search for neighbors
+            prediction = prediction_of(outputs, softmax(outputs.logits, weight))
+            answers = answers_of(outputs, prediction, rows, entity_scores_of(calibrator, outputs))
+            measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
+            measured |= scores_of(answers)
+            if isinstance(calibrator, KnnUE):
+                measured |= weights(outputs, weight, prediction.confidence)
+            if inside is not None and rows.role in ("out", "outside"):
+                measured |= detection_of(inside, answers)
+            content["sets"][part] = measured
+            runner.store.write_arrays(name, part, answers.to_arrays())
+            inside = inside or answers
+        if variant.index != EXACT:
+            content["coverage"] = coverage(runner, variant, seed, calibrator)
+    content["fit_seconds"] = fit_seconds
+    content["seconds"] = time.perf_counter() - began
+    return runner.store.write(name, content)
+
+
+def read_answers(runner: TaskRunner, variant: MethodVariant, seed: int, part: str) -> Answers | None:
+    """Return the kept answers of a measured cell, None where they are not here."""
+    arrays = runner.store.read_arrays(score_name(runner, variant, seed), part)
+    return None if arrays is None else Answers.from_arrays(arrays)
+
+
+def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: bool = False) -> LogitScaling:
+    """Return the calibrator of the method, fitted on the rows that did not stop the training.
+
+    With `shared` its exact searches are those of all methods, found once: not for what is timed.
+    """
+    # The softmax of several passes learns nothing: one pass is enough to fit it.
+    seen = MethodVariant(method="softmax") if variant.method == PASSES else variant
+    fitting = runner.outputs(seen, seed, "fitting")
+    method = METHODS[variant.method]
+    calibrator = from_training(runner, variant, seed) if method.reads_training else method.make(fitting, variant.search)
+    if shared and variant.index == EXACT and isinstance(calibrator, KnnUE) and isinstance(calibrator.store, Datastore):
+        calibrator.store = SharedSearch(calibrator.store, runner.store, runner.setup.name)
+    return calibrator.fit(fitting)
+
+
+def from_training(runner: TaskRunner, variant: MethodVariant, seed: int) -> LogitScaling:
+    """Return the calibrator of a method with what it keeps of the training rows, its index built, not fitted."""
+    return METHODS[variant.method].make(runner.outputs(variant, seed, "train"), variant.search)
+
+
+def entity_scores_of(calibrator: LogitScaling, outputs: Outputs) -> FloatArray | None:
+    """Return factors (n,) of the words whose product over an entity is its score, where the method has its own."""
+    if not (isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities):
+        return None
+    reading = calibrator.read(outputs)
+    factors = np.ones(len(outputs))
+    factors[reading.spans.first] = reading.scores
+    return factors
+
+
+def weights(outputs: Outputs, weight: FloatArray, confidence: FloatArray) -> dict[str, float]:
+    """Return the mean weight and confidence of right and of wrong answers (words in tagging)."""
+    if outputs.labels is None:
+        return {}
+    right = outputs.predicted == outputs.labels
+    found = {}
+    for word, rows in (("right", right), ("wrong", ~right)):
+        if rows.any():
+            found[f"weight_{word}"] = float(weight[rows].mean())
+            found[f"confidence_{word}"] = float(confidence[rows].mean())
+    return found
+
+
+def coverage(runner: TaskRunner, variant: MethodVariant, seed: int, calibrator: LogitScaling) -> dict[str, float]:
+    """Return the share of the exact neighbors that the index of a method finds, by test set."""
+    assert isinstance(calibrator, KnnUE)
+    assert isinstance(calibrator.store, Datastore)
+    exact = calibrator.store.reindexed(EXACT)
+    found = {}
+    for part in runner.sets_of(variant):
+        queries = runner.outputs(variant, seed, part).require_features("coverage")[:_QUERIES]
+        ids = [store.search(queries, variant.n_neighbors).ids for store in (exact, calibrator.store)]
+        found[part] = metrics.neighbor_coverage(exact_ids=ids[0], found_ids=ids[1])
+    return found

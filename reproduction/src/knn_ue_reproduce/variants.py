@@ -1,0 +1,88 @@
+"""What is measured: a method, and how it searches for neighbors where it does."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from knn_ue.data import Task
+from knn_ue.methods import METHODS, Search
+from knn_ue.stores import IndexOptions
+from knn_ue.training.method import TrainingMethod
+
+PASSES = "mc-dropout"
+EXACT = IndexOptions()
+N_NEIGHBORS = 32
+
+# The names the paper gives to our methods, in its order; the rest are ours.
+PAPER_NAMES: Mapping[str, str] = {
+    "softmax": "SR",
+    "temperature": "TS",
+    "label-smoothing": "LS",
+    "mc-dropout": "MC Dropout",
+    "sngp": "SNGP",
+    "posterior": "PN",
+    "mdsn": "MDSN",
+    "e-ner": "E-NER",
+    "density-softmax": "Density Softmax",
+    "dac": "DAC",
+    "knn-ue-no-label": "kNN-UE (w/o label)",
+    "knn-ue": "kNN-UE",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodVariant:
+    """A method with the number of neighbors and the index it searches with.
+
+    >>> str(MethodVariant(method="knn-ue", n_neighbors=8)), str(MethodVariant(method="softmax"))
+    ('knn-ue-k8', 'softmax')
+    """
+
+    method: str
+    n_neighbors: int = N_NEIGHBORS
+    index: IndexOptions = EXACT
+
+    def __str__(self) -> str:
+        parts = [self.method]
+        if self.n_neighbors != N_NEIGHBORS:
+            parts.append(f"k{self.n_neighbors}")
+        if self.index != EXACT:
+            parts.append(index_name(self.index))
+        return "-".join(parts)
+
+    @property
+    def search(self) -> Search:
+        """How the registry makes the calibrator."""
+        return Search(n_neighbors=self.n_neighbors, index=self.index)
+
+    @property
+    def training(self) -> type[TrainingMethod]:
+        """How the model of the method is trained."""
+        return METHODS[self.method].training
+
+    @property
+    def varies_search(self) -> bool:
+        """Whether it is a variant of a method that differs in how it searches alone."""
+        return self.n_neighbors != N_NEIGHBORS or self.index != EXACT
+
+    def options(self) -> dict[str, Any]:
+        """Return all that determines the method, as plain JSON."""
+        return asdict(self)
+
+
+def index_name(index: IndexOptions) -> str:
+    """Return a short name of an index, fit for a file.
+
+    >>> index_name(IndexOptions(factory="IVF100,PQ32x5", n_probe=8, recompute=False))
+    'IVF100+PQ32x5-p8-approx'
+    """
+    name = index.factory.replace(",", "+")
+    name += f"-p{index.n_probe}" if "IVF" in index.factory else ""
+    name += f"-r{index.refine_factor}" if index.refine_factor > 1 else ""
+    return name if index.recompute else f"{name}-approx"
+
+
+def methods_of(task: Task) -> list[str]:
+    """Return the methods that can do the task, in the paper's order, ours last."""
+    ordered = [*PAPER_NAMES, *(name for name in METHODS if name not in PAPER_NAMES)]
+    return [name for name in ordered if task in METHODS[name].tasks]

@@ -1,0 +1,255 @@
+"""The paper's claims and ours: holds, does not hold, or cannot be tested here. Wishes do not count.
+
+A claim holds when our difference has the direction of the paper's and its 95 % interval, over texts and seeds,
+excludes zero, also after Holm's correction over the claims of the table, and can be seen in the digits of a table. A
+claim of no loss holds when the interval excludes a stated margin, also after the correction. All else does not hold,
+and the reason says whether we saw no difference or the opposite.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from knn_ue_reproduce.cells import Content
+from knn_ue_reproduce.claims import Claim, TimeClaim, ours_of
+from knn_ue_reproduce.comparisons import PairedTests, pair_of
+from knn_ue_reproduce.measures import VISIBLE, measure_of
+from knn_ue_reproduce.scales import PAPER
+from knn_ue_reproduce.statistics import PairedTest, holm, of_bound
+from knn_ue_reproduce.task_runner import TaskRunner
+from knn_ue_reproduce.variants import PASSES, MethodVariant
+
+# By setup, test set, method and measure.
+Means = Mapping[tuple[str, str, str, str], float]
+# By setup and method: what to say of a model that did not learn.
+Unlearned = Mapping[str, Mapping[MethodVariant, str]]
+Word = Literal["holds", "does not hold", "cannot be tested here"]
+
+ALPHA = 0.05
+_MANY = ", but not after correction for many claims"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimVerdict:
+    """What became of one claim.
+
+    `paper` and `ours` show the two numbers of each side, ours on the same texts and seeds, `interval` the difference
+    with its 95 % bounds, `p` the bootstrap's p-value after Holm's correction, `t_test` that of the t-test over seeds.
+    `by_our_definition` is the verdict where our definition of the measure is another than the published one. `differs`
+    says how encoder and data of the `setup` differ from the paper's. With `one_seed` the interval is that of texts
+    alone.
+    """
+
+    table: str
+    claim: str
+    place: str
+    measure: str
+    paper: str
+    ours: str
+    interval: str
+    p: float
+    t_test: float
+    word: Word
+    reason: str
+    by_our_definition: Word | None = None
+    setup: str = ""
+    differs: str = ""
+    one_seed: bool = False
+
+
+def judge(
+    claims: Sequence[Claim],
+    compared: Mapping[tuple[str, str], PairedTests],
+    means: Means,
+    unlearned: Unlearned | None = None,
+) -> list[ClaimVerdict]:
+    """Return a verdict for each claim of a table; `compared` is by (setup, part).
+
+    Claims about a method whose model is `unlearned` cannot be tested.
+    """
+    unlearned = unlearned or {}
+    verdicts = _judge(claims, compared, means, unlearned)
+    again = _judge([replace(claim, measure=ours_of(claim.measure)) for claim in claims], compared, means, unlearned)
+    return [
+        replace(verdict, by_our_definition=other.word) if ours_of(claim.measure) != claim.measure else verdict
+        for claim, verdict, other in zip(claims, verdicts, again, strict=True)
+    ]
+
+
+def judge_times(claims: Sequence[TimeClaim], cells: Mapping[tuple[str, str], Content]) -> list[ClaimVerdict]:
+    """Return a verdict for each claim about times; the interval is that of the rounds, which were timed in turn."""
+    return [_time_verdict(claim, cells.get((claim.setup, claim.part))) for claim in claims]
+
+
+def judge_coverage(setup: str, place: str, method: str, shares: Sequence[float]) -> ClaimVerdict:
+    """Return the verdict on "all three together find almost none of the exact neighbors", below 1 %."""
+    found = f"{100 * sum(shares) / len(shares):.1f} %" if shares else "–"
+    word: Word = "cannot be tested here" if not shares else "holds" if max(shares) < 0.01 else "does not hold"
+    reason = "not measured" if not shares else "n_probe is set on the index inside" if word != "holds" else ""
+    return ClaimVerdict(
+        table="coverage",
+        claim="all three combined find almost none of the exact neighbors (below 1 %)",
+        place=place,
+        measure=f"coverage of {method}",
+        paper="0.02 % (bn), 0.04 % (nw)",
+        ours=found,
+        interval=f"[{100 * min(shares):.1f}, {100 * max(shares):.1f}] over seeds" if shares else "–",
+        p=math.nan,
+        t_test=math.nan,
+        word=word,
+        reason=reason,
+        setup=setup,
+    )
+
+
+def differences(runner: TaskRunner) -> str:
+    """Return how encoder and data of a setup differ from the paper's, nothing where they do not."""
+    published = PAPER.encoders[runner.setup.name]
+    used = Path(runner.encoder_name).name or "another encoder"
+    encoder = "" if runner.encoder_name == published else f"{used} for {published.partition('/')[2]}"
+    return "; ".join(part for part in (encoder, runner.setup.differs) if part)
+
+
+def _judge(
+    claims: Sequence[Claim],
+    compared: Mapping[tuple[str, str], PairedTests],
+    means: Means,
+    unlearned: Unlearned,
+) -> list[ClaimVerdict]:
+    failed = [_failed(claim, unlearned) for claim in claims]
+    pairs = [None if why else _pair(claim, compared) for claim, why in zip(claims, failed, strict=True)]
+    adjusted = holm([_looked_at(claim, pair) for claim, pair in zip(claims, pairs, strict=True)])
+    verdicts = [_verdict(claim, pair, p, means) for claim, pair, p in zip(claims, pairs, adjusted, strict=True)]
+    return [replace(one, reason=why) if why else one for one, why in zip(verdicts, failed, strict=True)]
+
+
+def _failed(claim: Claim, unlearned: Unlearned) -> str:
+    """Return which side of a claim did not learn its task, nothing where both did."""
+    known = unlearned.get(claim.block.setup, {})
+    return "; ".join(f"{variant} {known[variant]}" for variant in (claim.first, claim.second) if variant in known)
+
+
+def _pair(claim: Claim, compared: Mapping[tuple[str, str], PairedTests]) -> PairedTest | None:
+    pairs = compared.get((claim.block.setup, claim.block.part), {}).get(claim.measure, {})
+    return pair_of(pairs, str(claim.first), str(claim.second))
+
+
+def _gain(claim: Claim, found: PairedTest) -> tuple[float, float, float]:
+    """Return by how much the first is better than the second, with its bounds: above 0 is better."""
+    if measure_of(claim.measure).higher_is_better:
+        return found.difference, found.low, found.high
+    return -found.difference, -found.high, -found.low
+
+
+def _looked_at(claim: Claim, found: PairedTest | None) -> float:
+    """Return the p-value that counts for Holm's correction: of zero, or of a loss as large as the margin."""
+    if found is None:
+        return math.nan
+    if claim.kind == "better":
+        return found.p
+    gain, low, _ = _gain(claim, found)
+    return of_bound(gain, low, -claim.margin)
+
+
+def _verdict(claim: Claim, found: PairedTest | None, p: float, means: Means) -> ClaimVerdict:
+    measure = measure_of(claim.measure)
+    both = _both(claim, found, means)
+    ours = " / ".join("–" if x is None or math.isnan(x) else f"{measure.unit * x:.2f}" for x in both)
+    paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
+    word: Word
+    if found is None or math.isnan(found.low):
+        word, interval, t_test = "cannot be tested here", "–", math.nan
+        reason = "the cells, or the answers behind them, are not here"
+        if found is not None:
+            reason = "not defined with every seed" if found.n_seeds else "no seed that both were measured with"
+    else:
+        gain, low, high = _gain(claim, found)
+        interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
+        word, reason = _decide(claim, gain, low, high, p)
+        limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
+        limits += ["one seed only"] if found.n_seeds == 1 else []
+        reason = "; ".join(part for part in (reason, *limits) if part)
+        t_test = found.t_test
+    place = claim.block.part
+    if claim.block.paper and claim.block.paper.lower() != place:
+        place = f"{place} (for {claim.block.paper})"
+    return ClaimVerdict(
+        table=claim.table,
+        claim=claim.text,
+        place=place,
+        measure=measure.title,
+        paper=paper,
+        ours=ours,
+        interval=interval,
+        p=p,
+        t_test=t_test,
+        word=word,
+        reason=reason,
+        setup=claim.block.setup,
+        one_seed=found is not None and found.n_seeds == 1,
+    )
+
+
+def _both(claim: Claim, found: PairedTest | None, means: Means) -> list[float | None]:
+    """Return the two numbers that are compared; without a comparison the tables' own, if they are of the same texts."""
+    if found is not None:
+        return [found.first, found.second]
+    variants = (claim.first, claim.second)
+    if any(variant.method == PASSES for variant in variants):
+        return [None, None]
+    return [means.get((claim.block.setup, claim.block.part, str(variant), claim.measure)) for variant in variants]
+
+
+def _decide(claim: Claim, gain: float, low: float, high: float, p: float) -> tuple[Word, str]:
+    unit = measure_of(claim.measure).unit
+    if claim.kind == "no worse":
+        margin = f"{unit * claim.margin:g}"
+        sure = "it loses for sure, and " if high < 0 else ""
+        if low > -claim.margin:
+            below = f"{sure}the loss is below {margin}"
+            return ("holds", below) if p < ALPHA else ("does not hold", f"{below}{_MANY}")
+        if high <= -claim.margin:
+            return "does not hold", f"loses {margin} or more"
+        return "does not hold", f"{sure}a loss of {margin} or more is not excluded"
+    if abs(unit * gain) < VISIBLE:
+        return "does not hold", "no difference in the digits shown"
+    if low > 0 and p < ALPHA:
+        return "holds", ""
+    if low <= 0 <= high:
+        return "does not hold", "no difference was seen"
+    seen = "seen" if low > 0 else "the opposite was seen"
+    return "does not hold", seen if p < ALPHA else f"{seen}{_MANY}"
+
+
+def _time_verdict(claim: TimeClaim, content: Content | None) -> ClaimVerdict:
+    rounds = (content or {}).get("milliseconds", {})
+    first, second = rounds.get(str(claim.first)), rounds.get(str(claim.second))
+    word: Word
+    if not first or not second:
+        word, reason, ours, interval = "cannot be tested here", "not timed", "–", "–"
+    else:
+        ratios = [a / b for a, b in zip(first, second[: len(first)], strict=True)]
+        ours = f"{median(ratios):.2f} times"
+        interval = f"[{min(ratios):.2f}, {max(ratios):.2f}]"
+        holds = min(ratios) >= claim.bound if claim.at_least else max(ratios) <= claim.bound
+        word = "holds" if holds else "does not hold"
+        limits = ["measured while other jobs ran"] if (content or {})["load"] > 1.5 else []
+        limits += ["one round only"] if len(ratios) == 1 else []
+        reason = "; ".join(limits)
+    return ClaimVerdict(
+        table=claim.table,
+        claim=claim.text,
+        place=claim.part,
+        measure="time",
+        setup=claim.setup,
+        paper="in words" if claim.printed is None else f"{claim.printed:.2f} times",
+        ours=ours,
+        interval=interval,
+        p=math.nan,
+        t_test=math.nan,
+        word=word,
+        reason=reason,
+    )

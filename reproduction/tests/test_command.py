@@ -1,0 +1,124 @@
+"""The command, as people run it: listed, run, killed and resumed, at both scales."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from knn_ue.cli import app
+from knn_ue_reproduce.reproduction import largest_difference
+from tiny_data import write_data
+
+ROOT = Path(__file__).parents[2]
+SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("src", "reproduction/src"))
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
+
+
+def started(*arguments, output=subprocess.DEVNULL):
+    """Start the command as a process of its own; leave the `with` block to wait for it."""
+    code = "from knn_ue.cli import app; app()"
+    environment = os.environ | {"PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", code, "reproduce", *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=output, stderr=output, text=True)
+
+
+def cells_of(folder):
+    return {path.name: json.loads(path.read_text()) for path in folder.rglob("*.json") if "compared" not in path.name}
+
+
+def test_the_list_shows_every_table_with_its_cells(data, encoder, tmp_path):
+    shown = invoke("list", "--data", data, "--encoder", encoder, "--out", tmp_path)
+
+    assert shown.exit_code == 0
+    for name in ("sentiment", "detection", "top-k-ner", "recomputed", "toy", "human"):
+        assert name in shown.output
+
+
+def test_the_toy_table_needs_no_model_and_no_data(tmp_path):
+    shown = invoke("toy", "--out", tmp_path)
+
+    assert shown.exit_code == 0
+    assert "121.57" in (tmp_path / "results.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nonsense"], "there is no table 'nonsense'"),
+        (["list", "all"], "list stands alone"),
+        (["all", "--scale", "huge"], "scale must be one of"),
+        (["all", "--in-domain", "x"], "--in-domain takes TASK=NAME"),
+        (["all", "--data", "nowhere"], "the data folder nowhere does not exist"),
+        (["all", "--in-domain", "ner=x"], "name it with --data"),
+        (["all", "--ontonotes", "x"], "--ontonotes goes with the paper's own sets"),
+        (["toy", "--fresh", "--report-only"], "--fresh, --report-only ask for different things"),
+        (["toy", "--recheck", "2"], "there is no measured cell to check"),
+    ],
+)
+def test_bad_requests_get_one_sentence(arguments, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    shown = invoke(*arguments, "--out", tmp_path / "out")
+
+    assert shown.exit_code == 1
+    assert sentence in shown.output
+
+
+@pytest.mark.slow
+def test_the_papers_scale_runs_end_to_end_on_a_tiny_model_and_tiny_files(tiny_model, tmp_path):
+    data = write_data(tmp_path / "data", tasks=("nli",))
+    deberta = tiny_model("deberta-v2", "text-classification")
+
+    with (tmp_path / "log").open("w") as log:
+        arguments = ("--scale", "paper", "--seeds", 1, "--data", data, "--encoder", deberta, "--out", tmp_path)
+        with started("nli", "brier", "time-k", *arguments, "--draws", 20, output=log) as process:
+            process.wait(timeout=400)
+
+    output = (tmp_path / "log").read_text()
+    assert process.returncode == 0, output
+    assert "3 tables" in output, output
+    cells = cells_of(tmp_path / "cells")
+    assert {name.split(".seed")[0] for name in cells} >= {"sngp", "posterior", "mdsn", "dac", "knn-ue", "mc-dropout"}
+    assert len([name for name in cells if name.startswith("model-label-smoothing")]) == 5
+    text = (tmp_path / "results.md").read_text()
+    assert "batch 32, learning rate 1e-05" in text
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_random_moments_and_resumed_has_the_same_cells(data, encoder, tmp_path):
+    arguments = ("weights", "--seeds", 2, "--data", data, "--encoder", encoder, "--draws", 20)
+    chance = random.Random(20)
+
+    began = time.monotonic()
+    with started(*arguments, "--out", tmp_path / "whole") as whole:
+        assert whole.wait(timeout=900) == 0
+    took = time.monotonic() - began
+    for _ in range(4):
+        with started(*arguments, "--out", tmp_path / "killed") as process:
+            time.sleep(chance.uniform(0.2, 0.8) * took)
+            process.send_signal(signal.SIGKILL)
+    with started(*arguments, "--out", tmp_path / "killed") as resumed:
+        assert resumed.wait(timeout=900) == 0
+
+    expected, found = cells_of(tmp_path / "whole" / "cells"), cells_of(tmp_path / "killed" / "cells")
+    assert set(found) == set(expected)
+    for name, content in expected.items():
+        assert largest_difference(content, found[name]) == 0.0, name
+
+
+def test_where_the_hub_cannot_be_reached_every_cell_says_so_and_the_results_are_written_all_the_same(tmp_path):
+    shown = invoke("weights", "--scale", "paper", "--seeds", 1, "--out", tmp_path, "--encoder", tmp_path)
+
+    assert shown.exit_code == 1
+    assert "FAILED: hub:stanfordnlp/imdb:train cannot be loaded" in shown.output
+    assert "cannot be tested here" in (tmp_path / "results.md").read_text()

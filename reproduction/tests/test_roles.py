@@ -1,0 +1,75 @@
+"""New sets of a folder are what their rows say: scored, told apart, or left out and told."""
+
+import pytest
+
+from knn_ue_reproduce.reproduction import Reproduction, Request
+from knn_ue_reproduce.roles import resolve_roles
+from knn_ue_reproduce.scales import SMALL
+from knn_ue_reproduce.setups import folder_setups
+from tiny_data import write_data, write_rows
+
+
+def settled_folder(folder):
+    (setup,) = folder_setups(folder)
+    return resolve_roles(setup, SMALL)
+
+
+def test_a_set_of_other_labels_leaves_the_papers_place_to_one_that_can_be_scored(tmp_path):
+    write_data(tmp_path, tasks=("sentiment",))
+    write_rows(tmp_path / "sentiment" / "aliens" / "test.jsonl", [{"text": "fine", "label": "green"}])
+
+    setup = settled_folder(tmp_path)
+
+    assert [(one.name, one.role, one.stands_for) for one in setup.sets] == [
+        ("home", "in", "IMDb"),
+        ("aliens", "outside", None),
+        ("away", "out", "Yelp"),
+    ]
+    assert setup.differs == "home for IMDb, away for Yelp"
+    assert setup.remarks == ("aliens has no label of the training rows: it cannot be scored, only told apart",)
+
+
+def test_the_only_other_set_stands_for_the_papers_where_it_can_be_told_apart(tmp_path):
+    write_data(tmp_path, tasks=("sentiment",))
+    write_rows(tmp_path / "sentiment" / "away" / "test.jsonl", [{"text": "fine", "label": "green"}])
+
+    setup = settled_folder(tmp_path)
+
+    assert [(one.role, one.stands_for) for one in setup.sets] == [("in", "IMDb"), ("outside", "Yelp")]
+    assert [one.name for one in setup.labelled] == ["home"]
+
+
+@pytest.mark.parametrize("tags", [["O", "O"], ["B-SHIP", "I-SHIP"]])
+def test_sentences_without_any_known_type_are_told_apart(tmp_path, tags):
+    write_data(tmp_path, tasks=("ner",))
+    write_rows(tmp_path / "ner" / "sea" / "test.jsonl", [{"tokens": ["HMS", "Ada"], "tags": tags}])
+
+    assert [(one.name, one.role) for one in settled_folder(tmp_path).sets][-1] == ("sea", "outside")
+
+
+def test_a_set_that_cannot_be_read_costs_no_other_one_its_numbers(tmp_path):
+    write_data(tmp_path, tasks=("sentiment",))
+    write_rows(tmp_path / "sentiment" / "aaa" / "test.jsonl", [])
+
+    setup = settled_folder(tmp_path)
+
+    assert [(one.name, one.stands_for) for one in setup.sets] == [("home", "IMDb"), ("away", "Yelp")]
+    (remark,) = setup.remarks
+    assert remark.startswith("aaa is left out: ")
+    assert remark.endswith("is empty: at least one row is needed")
+
+
+def test_a_task_that_cannot_be_read_costs_no_other_one_its_list_and_results(tmp_path):
+    data = write_data(tmp_path / "data", tasks=("sentiment", "nli"))
+    write_rows(data / "nli" / "home" / "val.jsonl", [])
+    said = []
+    reproduction = Reproduction(Request(out=tmp_path, data=data, encoder=str(tmp_path), n_seeds=1), said.append)
+
+    lines = {line[0]: line for line in reproduction.listing()}
+    results = reproduction.results(
+        ["sentiment", "nli"], reproduction.read(["sentiment", "nli"]), "knn-ue", n_bootstrap=20
+    )
+
+    assert (lines["sentiment"][3], lines["nli"][3]) == ("0", "?")
+    assert any("val.jsonl is empty" in line for line in said)
+    assert {name.split()[0] for name in results.failed} == {"nli"}

@@ -1,0 +1,264 @@
+"""Verdicts: same direction, an interval without zero, many claims at once; nothing else holds."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from knn_ue_reproduce.claims import Claim, TimeClaim, claims_of, time_claims_of
+from knn_ue_reproduce.grids import counted
+from knn_ue_reproduce.plan import Block, make_plan
+from knn_ue_reproduce.published import Published
+from knn_ue_reproduce.setups import paper_setups
+from knn_ue_reproduce.statistics import PairedTest
+from knn_ue_reproduce.variants import MethodVariant
+from knn_ue_reproduce.verdicts import judge, judge_coverage, judge_times
+
+BLOCK = Block(setup="sentiment", part="imdb", paper="IMDb", measures=("ece",))
+OURS, RIVAL = MethodVariant(method="knn-ue"), MethodVariant(method="softmax")
+CLAIM = Claim(
+    table="sentiment",
+    text="ours beats the other",
+    block=BLOCK,
+    measure="ece",
+    first=OURS,
+    second=RIVAL,
+    printed=(Published(0.95), Published(4.42)),
+)
+
+
+def comparison(difference, low, high, p=0.001, **options):
+    options = {"first": 0.05 + difference, "second": 0.05, "t_test": 0.5, "n_seeds": 3} | options
+    return PairedTest(difference=difference, low=low, high=high, p=p, **options)
+
+
+def compared(difference, low, high, p=0.001, *, measure="ece", **options):
+    found = comparison(difference, low, high, p, **options)
+    return {("sentiment", "imdb"): {measure: {("knn-ue", "softmax"): found}}}
+
+
+def word(*arguments, claim=CLAIM, **options):
+    return judge([claim], compared(*arguments, **options), {})[0]
+
+
+def test_a_lower_error_with_an_interval_without_zero_holds():
+    assert word(-0.03, -0.05, -0.01).word == "holds"
+
+
+def test_an_interval_with_zero_does_not_hold_however_good_the_mean():
+    verdict = word(-0.03, -0.07, 0.01, p=0.2)
+
+    assert (verdict.word, verdict.reason) == ("does not hold", "no difference was seen")
+
+
+def test_a_difference_that_no_table_shows_is_none_however_sure_the_test_is():
+    for difference in (-4e-5, 4e-5):
+        verdict = word(difference, difference - 1e-6, difference + 1e-6)
+        assert (verdict.word, verdict.reason) == ("does not hold", "no difference in the digits shown")
+    assert word(-6e-5, -7e-5, -5e-5).word == "holds"
+
+
+def test_the_opposite_is_called_the_opposite():
+    verdict = word(0.03, 0.01, 0.05)
+
+    assert (verdict.word, verdict.reason) == ("does not hold", "the opposite was seen")
+
+
+def test_what_is_seen_in_one_of_many_claims_is_corrected_away():
+    claims = [CLAIM] * 20
+    pairs = compared(-0.03, -0.05, -0.001, p=0.03)
+
+    verdict = judge(claims, pairs, {})[0]
+
+    assert verdict.word == "does not hold"
+    assert verdict.reason == "seen, but not after correction for many claims"
+    opposite = judge(claims, compared(0.03, 0.001, 0.05, p=0.03), {})[0]
+    assert opposite.reason == "the opposite was seen, but not after correction for many claims"
+
+
+def test_for_what_should_be_high_a_higher_number_is_the_gain():
+    claim = replace(CLAIM, measure="class_auroc")
+
+    assert word(0.03, 0.01, 0.05, claim=claim, measure="class_auroc").word == "holds"
+    assert word(-0.03, -0.05, -0.01, claim=claim, measure="class_auroc").word == "does not hold"
+
+
+def test_without_cells_a_claim_cannot_be_tested():
+    verdict = judge([CLAIM], {}, {})[0]
+
+    assert verdict.word == "cannot be tested here"
+    assert verdict.reason == "the cells, or the answers behind them, are not here"
+
+
+def test_a_claim_about_a_model_that_did_not_learn_cannot_be_tested_and_is_no_claim_for_holm():
+    pairs = compared(-0.03, -0.05, -0.01, p=0.03)
+    other = replace(CLAIM, second=MethodVariant(method="posterior"))
+    pairs["sentiment", "imdb"]["ece"]["knn-ue", "posterior"] = comparison(-0.03, -0.05, -0.01, p=0.03)
+    failed = {"sentiment": {other.second: "did not learn: accuracy 51 %"}}
+
+    assert [one.word for one in judge([CLAIM, other], pairs, {})] == ["does not hold"] * 2
+    first, second = judge([CLAIM, other], pairs, {}, failed)
+
+    assert first.word == "holds"
+    assert (second.word, second.reason) == ("cannot be tested here", "posterior did not learn: accuracy 51 %")
+
+
+@pytest.mark.parametrize(
+    ("n_seeds", "reason"), [(3, "not defined with every seed"), (0, "no seed that both were measured with")]
+)
+def test_a_measure_that_is_not_defined_cannot_be_tested(n_seeds, reason):
+    verdict = word(math.nan, math.nan, math.nan, p=math.nan, first=math.nan, n_seeds=n_seeds)
+
+    assert (verdict.word, verdict.reason, verdict.ours) == ("cannot be tested here", reason, "– / 5.00")
+
+
+def test_one_seed_is_told():
+    once = word(-0.03, -0.05, -0.01, n_seeds=1)
+
+    assert "one seed only" in once.reason
+    assert counted([once, word(-0.03, -0.05, -0.01)]).startswith("2 hold (1 of them with one seed only), 0 do not hold")
+
+
+def test_both_numbers_are_those_of_the_texts_that_were_compared():
+    verdict = word(-0.03, -0.05, -0.01, first=0.021, second=0.051, n_texts=200)
+
+    assert verdict.ours == "2.10 / 5.10"
+    assert verdict.reason == "on the first 200 texts"
+
+
+def test_without_a_comparison_means_of_different_texts_do_not_stand_side_by_side():
+    means = {("sentiment", "imdb", name, "ece"): 0.02 for name in ("knn-ue", "softmax", "mc-dropout")}
+
+    assert judge([CLAIM], {}, means)[0].ours == "2.00 / 2.00"
+    assert judge([replace(CLAIM, second=MethodVariant(method="mc-dropout"))], {}, means)[0].ours == "– / –"
+
+
+def test_no_loss_holds_only_while_the_interval_stays_within_the_margin():
+    claim = replace(CLAIM, kind="no worse")
+
+    assert word(0.002, -0.001, 0.009, claim=claim).word == "holds"
+    assert word(0.002, -0.010, 0.011, claim=claim).reason == "a loss of 1 or more is not excluded"
+    assert word(0.030, 0.020, 0.040, claim=claim).reason == "loses 1 or more"
+    within = word(0.006, 0.004, 0.008, claim=claim)
+    assert (within.word, within.reason) == ("holds", "it loses for sure, and the loss is below 1")
+    around = word(0.010, 0.005, 0.015, claim=claim)
+    assert around.reason == "it loses for sure, and a loss of 1 or more is not excluded"
+
+
+def test_many_claims_of_no_loss_are_corrected_too():
+    claims = [replace(CLAIM, kind="no worse", second=MethodVariant(method=name)) for name in ("softmax", "dac", "mdsn")]
+    barely = comparison(0.002, -0.004, 0.0095)
+    pairs = {("sentiment", "imdb"): {"ece": {("knn-ue", str(claim.second)): barely for claim in claims}}}
+
+    assert judge(claims[:1], pairs, {})[0].word == "holds"
+    verdict = judge(claims, pairs, {})[0]
+    assert (verdict.word, verdict.reason) == (
+        "does not hold",
+        "the loss is below 1, but not after correction for many claims",
+    )
+    assert verdict.p > 0.05
+
+
+def test_our_definition_gets_a_verdict_of_its_own():
+    claim = replace(CLAIM, measure="e_aurc_published")
+    better = comparison(-0.1, -0.2, -0.05)
+    pairs = {("sentiment", "imdb"): {"e_aurc_published": {("knn-ue", "softmax"): better}}}
+
+    assert judge([claim], pairs, {})[0].by_our_definition == "cannot be tested here"
+
+    pairs["sentiment", "imdb"]["e_aurc"] = {("softmax", "knn-ue"): better}
+    verdict = judge([claim], pairs, {})[0]
+    assert (verdict.word, verdict.by_our_definition) == ("holds", "does not hold")
+
+
+@pytest.mark.parametrize(
+    ("at_least", "rounds", "expected"), [(True, [30, 28], "holds"), (False, [30, 9], "does not hold")]
+)
+def test_a_claim_about_time_must_hold_in_every_round(at_least, rounds, expected):
+    claim = TimeClaim(
+        table="time",
+        text="",
+        setup="nli",
+        part="x",
+        first=OURS,
+        second=RIVAL,
+        at_least=at_least,
+        bound=10.0,
+        printed=2.0,
+    )
+    content = {"milliseconds": {"knn-ue": rounds, "softmax": [1.0, 1.0]}, "load": 3.0}
+
+    (verdict,) = judge_times([claim], {("nli", "x"): content})
+
+    assert verdict.word == expected
+    assert verdict.reason == "measured while other jobs ran"
+    once = {"milliseconds": {"knn-ue": rounds[:1], "softmax": [1.0, 1.0]}, "load": 1.0}
+    assert judge_times([claim], {("nli", "x"): once})[0].reason == "one round only"
+    assert judge_times([claim], {})[0].word == "cannot be tested here"
+
+
+def test_coverage_above_one_percent_contradicts_the_paper():
+    assert judge_coverage("ner", "x", "all three", [0.43, 0.45]).word == "does not hold"
+    assert judge_coverage("ner", "x", "all three", [0.0002]).word == "holds"
+    assert judge_coverage("ner", "x", "all three", []).word == "cannot be tested here"
+
+
+def test_the_claims_of_a_table_point_the_way_the_paper_prints(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+
+    claims = {(c.block.part, c.measure, c.second.method): c for c in claims_of(plan["ner"])}
+
+    assert claims["bn", "ece", "softmax"].first == OURS
+    beaten = next(c for c in claims_of(plan["ner"]) if c.block.part == "bn" and c.first.method == "dac")
+    assert (beaten.measure, beaten.second) == ("ece", OURS)  # DAC has the best printed ECE, 1.62 against 1.78
+    assert claims["bn", "e_aurc_published", "knn-ue"].first.method in ("knn-ue-no-label", "e-ner")
+
+
+def test_every_claim_with_numbers_gains_in_print(tmp_path):
+    from knn_ue_reproduce.measures import measure_of
+
+    plan = make_plan(paper_setups(tmp_path))
+    claims = [
+        claim for table in plan.values() for claim in claims_of(table) if claim.kind == "better" and claim.printed
+    ]
+
+    assert len(claims) > 80
+    for claim in claims:
+        sign = 1 if measure_of(claim.measure).higher_is_better else -1
+        assert sign * (claim.printed[0].mean - claim.printed[1].mean) > 0
+
+
+def test_times_are_claimed_relative_to_the_printed_ratio(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+
+    (claim,) = [c for c in time_claims_of(plan["time"]) if c.setup == "nli" and c.first.method == "dac"]
+
+    assert claim.printed == pytest.approx(785.15 / 8.41)
+
+
+def test_indexes_are_claimed_to_lose_where_the_text_says_so_and_the_print_shows_it(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+
+    def claimed(table, kind, part):
+        found = [c for c in claims_of(plan[table]) if c.block.part == part and c.kind == kind]
+        return {(str(c.first if kind == "no worse" else c.second), c.measure) for c in found}
+
+    assert claimed("pca", "better", "bn") == {
+        (f"knn-ue-PCA{n}+Flat-approx", measure) for n in (64, 128) for measure in ("ece", "mce")
+    }
+    assert ("knn-ue-PCA64+Flat-approx", "ece") not in claimed("pca", "better", "nw")  # 7.48 is below 7.50
+    assert {name for name, _ in claimed("pca", "no worse", "nw")} == {"knn-ue-PCA256+Flat-approx"}
+    assert {measure for _, measure in claimed("pq", "better", "bn")} == {"mce"}
+    assert not claimed("pq", "better", "nw")
+    all_three = "knn-ue-PCA128+IVF100+PQ32x5-p32-approx"
+    assert {(all_three, "ece"), (all_three, "mce")} == claimed("combined", "better", "nw")
+    assert (all_three, "ece") in claimed("recomputed", "no worse", "bn")  # against recomputed distances
+
+
+def test_recomputed_distances_are_claimed_to_be_slower_than_both(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+
+    slow = [c for c in time_claims_of(plan["recomputed"]) if c.at_least and c.part == "bn"]
+
+    assert [(c.second.index.factory, c.bound) for c in slow] == [("Flat", 1.0), ("PCA128,IVF100,PQ32x5", 5.0)]
+    assert [c.printed for c in slow] == pytest.approx([16.24 / 4.99, 16.24 / 2.87])
