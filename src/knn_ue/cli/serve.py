@@ -51,8 +51,8 @@ def serve(
     """
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="knn-ue serve")
+    from knn_ue.serving.http.server import serve as run
     from knn_ue.serving.options import ServeOptions
-    from knn_ue.serving.server import serve as run
 
     options = ServeOptions(
         host=host,

@@ -1,15 +1,16 @@
 """What clients send and get, as OpenAPI shows it."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from knn_ue.encoding import Task
 from knn_ue.serving.options import MOST_ITEMS
+from knn_ue.serving.problems import TOO_MANY
 
 TOP = 5
 MAX_TOP = 100
-TOO_MANY = "too_many"
 _MOST_WORDS = 100_000
 _MOST_KEYS = 16
 
@@ -298,8 +299,48 @@ class ChangedResponse(BaseModel):
     message: str
 
 
-class Error(BaseModel):
-    """What went wrong: a sentence for people, a code for programs."""
+class Alive(BaseModel):
+    """The process answers."""
 
-    error: str
-    code: str
+    status: Literal["alive"]
+
+
+class Ready(BaseModel):
+    """Requests are welcome."""
+
+    status: Literal["ready"]
+    generation: str
+
+
+class Limits(BaseModel):
+    """What one request may hold, and how many inputs may wait, for how many seconds."""
+
+    max_items: int
+    max_characters: int
+    max_request_characters: int
+    max_body_bytes: int
+    max_queue: int
+    max_wait: float
+
+
+class Info(BaseModel):
+    """The model, the method, the datastore and the limits; null is what this method does not have."""
+
+    library: str
+    folder: str
+    generation: str
+    loaded_at: float = Field(description="Seconds since 1970.")
+    task: Task
+    method: str
+    labels: list[str]
+    n_stored: int | None
+    n_neighbors: int | None
+    n_validation: int
+    max_length: int | None = Field(description="Tokens; what is longer is cut.")
+    threshold: float | None
+    promise: str | None = Field(description="What the threshold keeps, in words.")
+    note: str | None = Field(description="What this method cannot show, in words.")
+    samples: list[str] | list[list[str]] = Field(description="Inputs to try.")
+    read_only: bool
+    limits: Limits
+    reload_error: str | None = Field(description="Why the folder on disk did not take over.")

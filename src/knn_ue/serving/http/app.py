@@ -9,15 +9,14 @@ from fastapi.security import HTTPBearer
 from starlette.middleware.cors import CORSMiddleware
 
 from knn_ue.encoding import Example
-from knn_ue.serving.answering import Work
-from knn_ue.serving.guard import RequestGuard
+from knn_ue.serving.http.guard import RequestGuard
+from knn_ue.serving.http.routes import api_routes, page_routes
 from knn_ue.serving.logs import log
 from knn_ue.serving.options import ServeOptions
-from knn_ue.serving.pages import page_routes
 from knn_ue.serving.problems import add_handlers
-from knn_ue.serving.routes import api_routes
-from knn_ue.serving.service import Service
-from knn_ue.serving.state import load_served
+from knn_ue.serving.work.answering import Work
+from knn_ue.serving.work.service import Service
+from knn_ue.serving.work.state import load_served
 from knn_ue.storage import library_version
 
 _ABOUT = """Answers with calibrated confidence, and the training examples that say why.
@@ -47,7 +46,7 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
         version=library_version(),
         description=_ABOUT,
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's page loads its script from elsewhere; pages.py has ours
+        docs_url=None,  # FastAPI's page loads its script from elsewhere; the page has ours
         redoc_url=None,
     )
     app.state.service = service

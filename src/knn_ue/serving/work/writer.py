@@ -17,7 +17,7 @@ from knn_ue.pipeline.fitting import fit_outputs
 from knn_ue.pipeline.folder import save_unless_changed
 from knn_ue.serving.logs import log
 from knn_ue.serving.problems import ProblemError, busy
-from knn_ue.serving.state import Served, load_served
+from knn_ue.serving.work.state import Served, load_served
 from knn_ue.storage.locks import locked
 from knn_ue.stores import Datastore
 from knn_ue.types import Outputs

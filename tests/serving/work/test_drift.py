@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from knn_ue.calibrators import KnnUE
 from knn_ue.pipeline.fitted import closeness, drift_quantiles
-from knn_ue.serving.drift import ENOUGH, DriftWindow
+from knn_ue.serving.work.drift import ENOUGH, DriftWindow
 from knn_ue.stores import Datastore
 from knn_ue.toy import pockets
 

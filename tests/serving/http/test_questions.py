@@ -45,7 +45,7 @@ def test_entities_with_scores_of_their_own_are_answered_as_by_the_pipeline(top, 
 
 
 def test_all_that_is_said_of_entities_is_in_the_schema(asked):
-    from knn_ue.serving.schemas import Entity, Missed, TaggedAnswer
+    from knn_ue.serving.http.schemas import Entity, Missed, TaggedAnswer
 
     schemas = {"answer": TaggedAnswer, "entities": Entity, "missed": Missed}
     answers = asked(WORDS, "knn-ue-entity").post("/predict", json={"inputs": ENTITIES}).json()["answers"]
@@ -59,7 +59,7 @@ def test_all_that_is_said_of_entities_is_in_the_schema(asked):
 
 @pytest.mark.parametrize("task", INPUTS)
 def test_every_answer_says_which_folder_gave_it_and_holds_what_is_documented(task, asked):
-    from knn_ue.serving.schemas import ExplainResponse, PredictResponse, Why
+    from knn_ue.serving.http.schemas import ExplainResponse, PredictResponse, Why
 
     client = asked(task)
     body = {"inputs": INPUTS[task], "top": 2}
@@ -78,9 +78,9 @@ def test_every_answer_says_which_folder_gave_it_and_holds_what_is_documented(tas
 def test_what_the_server_says_of_itself_is_in_the_schema(task, method, asked):
     from dataclasses import fields
 
-    from knn_ue.serving.curve import RiskCurve
-    from knn_ue.serving.drift import DriftReport
-    from knn_ue.serving.facts import Alive, Info, Limits, Ready
+    from knn_ue.serving.http.schemas import Alive, Info, Limits, Ready
+    from knn_ue.serving.work.curve import RiskCurve
+    from knn_ue.serving.work.drift import DriftReport
 
     client = asked(task, method)
 

@@ -8,8 +8,8 @@ import pytest
 
 from knn_ue.errors import KnnUeError, StorageError
 from knn_ue.serving import ServeOptions, create_app
+from knn_ue.serving.http.server import _bind
 from knn_ue.serving.logs import JsonLines
-from knn_ue.serving.server import _bind
 
 DAMAGE = {
     "no folder at all": lambda path: path.rename(path.with_name("elsewhere")),

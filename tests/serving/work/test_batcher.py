@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from knn_ue.serving.batching import Batcher
 from knn_ue.serving.problems import ProblemError
+from knn_ue.serving.work.batcher import Batcher
 
 
 class Model:

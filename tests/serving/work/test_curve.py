@@ -7,7 +7,7 @@ import pytest
 
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
-from knn_ue.serving.curve import risk_curve
+from knn_ue.serving.work.curve import risk_curve
 from pipelines import TEXT, WORDS
 
 

@@ -10,16 +10,16 @@ from typing import Any
 from knn_ue.encoding import Example
 from knn_ue.encoding.inputs import class_numbers
 from knn_ue.pipeline import Fitted
-from knn_ue.serving.answering import Done, Work, run_batch
-from knn_ue.serving.batching import Batcher
-from knn_ue.serving.curve import RiskCurve, risk_curve
-from knn_ue.serving.drift import DriftReport, DriftWindow
 from knn_ue.serving.logs import log
-from knn_ue.serving.metrics import Metrics
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import busy
-from knn_ue.serving.state import Served
-from knn_ue.serving.writer import FolderWriter, ModelChangedError
+from knn_ue.serving.work.answering import Done, Work, run_batch
+from knn_ue.serving.work.batcher import Batcher
+from knn_ue.serving.work.curve import RiskCurve, risk_curve
+from knn_ue.serving.work.drift import DriftReport, DriftWindow
+from knn_ue.serving.work.metrics import Metrics
+from knn_ue.serving.work.state import Served
+from knn_ue.serving.work.writer import FolderWriter, ModelChangedError
 
 _ATTEMPTS = 5  # to encode an example for a model that is being swapped
 

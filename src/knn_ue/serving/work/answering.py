@@ -13,8 +13,8 @@ from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
 from knn_ue.encoding import Example
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
 from knn_ue.pipeline.fitted import closeness
-from knn_ue.serving.explaining import explain_rows
-from knn_ue.serving.state import Served
+from knn_ue.serving.work.explaining import explain_rows
+from knn_ue.serving.work.state import Served
 from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, Outputs
 

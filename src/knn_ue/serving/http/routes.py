@@ -4,35 +4,40 @@ import asyncio
 import json
 from collections.abc import Coroutine
 from dataclasses import asdict
+from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Request, Response
 
-from knn_ue.serving import inputs
-from knn_ue.serving.answering import Done, Kind, Work
-from knn_ue.serving.curve import RiskCurve
-from knn_ue.serving.drift import DriftReport
-from knn_ue.serving.facts import Alive, Info, Ready
-from knn_ue.serving.guard import ClientGoneError
-from knn_ue.serving.metrics import CONTENT_TYPE
-from knn_ue.serving.problems import ProblemError, busy, documented, note
-from knn_ue.serving.schemas import (
+from knn_ue.report.css import CSS
+from knn_ue.serving.http import inputs
+from knn_ue.serving.http.guard import ClientGoneError
+from knn_ue.serving.http.schemas import (
     AddedResponse,
+    Alive,
     ChangedResponse,
     ExamplesRequest,
     ExplainRequest,
     ExplainResponse,
+    Info,
     PredictRequest,
     PredictResponse,
+    Ready,
     RemovedResponse,
 )
-from knn_ue.serving.service import Service
-from knn_ue.serving.state import neighbor_note
+from knn_ue.serving.problems import ProblemError, busy, documented, note
+from knn_ue.serving.work.answering import Done, Kind, Work
+from knn_ue.serving.work.curve import RiskCurve
+from knn_ue.serving.work.drift import DriftReport
+from knn_ue.serving.work.metrics import CONTENT_TYPE
+from knn_ue.serving.work.service import Service
+from knn_ue.serving.work.state import neighbor_note
 
 Result = TypeVar("Result")
 
 _MAX_EXPLAINED = 16  # inputs: each carries all its reasons, and in tagging for every word
 _MAX_ID = 2**62
+_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 def api_routes(service: Service) -> APIRouter:
@@ -41,6 +46,36 @@ def api_routes(service: Service) -> APIRouter:
     _add_questions(router, service)
     _add_changes(router, service)
     _add_facts(router, service)
+    return router
+
+
+def page_routes() -> APIRouter:
+    """Return the routes of the two pages and of the files they are made of, all read once."""
+    router = APIRouter(include_in_schema=False)
+    found = {
+        entry.name: entry.read_bytes()
+        for entry in files("knn_ue.serving").joinpath("page").iterdir()
+        if _kind(entry.name) is not None
+    }
+    found["report.css"] = CSS.encode()  # the look of the HTML report
+    head = found.pop("head.html")
+    for name in ("explorer.html", "docs.html"):
+        found[name] = head + found[name]
+
+    @router.get("/")
+    async def explorer() -> Response:
+        return _file("explorer.html", found)
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        return _file("docs.html", found)
+
+    @router.get("/page/{name}")
+    async def part(name: str) -> Response:
+        if name not in found:
+            raise ProblemError(404, "unknown_file", "there is no such file: open / for the explorer")
+        return _file(name, found)
+
     return router
 
 
@@ -175,3 +210,11 @@ def _changed(changed: bool, generation: str, threshold: Any, message: str) -> di
 
 def _json(content: Any, *, status: int = 200) -> Response:
     return Response(json.dumps(content, ensure_ascii=False, allow_nan=False), status, media_type="application/json")
+
+
+def _file(name: str, found: dict[str, bytes]) -> Response:
+    return Response(found[name], media_type=_kind(name), headers={"Cache-Control": "no-cache"})
+
+
+def _kind(name: str) -> str | None:
+    return _KINDS.get("." + name.rsplit(".", 1)[-1])

@@ -71,7 +71,7 @@ def test_a_folder_of_another_task_does_not_take_over(folder, folders, client_of,
 
 
 def test_an_example_encoded_by_a_model_that_was_swapped_is_encoded_again(folder, client_of, tmp_path, monkeypatch):
-    from knn_ue.serving.writer import FolderWriter
+    from knn_ue.serving.work.writer import FolderWriter
     from tiny_models import save_tiny_model
 
     other = tmp_path / "other"

@@ -17,11 +17,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from knn_ue.errors import KnnUeError, StorageError
-from knn_ue.serving.app import create_app
+from knn_ue.serving.http.app import create_app
 from knn_ue.serving.logs import log, start_logging
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import ProblemError
-from knn_ue.serving.service import Service
+from knn_ue.serving.work.service import Service
 
 _HEAD_SECONDS = 10.0
 _IDLE_SECONDS = 15

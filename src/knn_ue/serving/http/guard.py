@@ -3,7 +3,8 @@
 import asyncio
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from time import perf_counter
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -11,11 +12,10 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from knn_ue.serving.bodies import BodyReader
 from knn_ue.serving.logs import log
-from knn_ue.serving.metrics import Metrics
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import FACTS, ProblemError, busy, note
+from knn_ue.serving.work.metrics import Metrics
 
 # What a load balancer asks, and the page itself, which holds no data, need no token.
 _OPEN = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})
@@ -23,6 +23,7 @@ _OPEN_FOLDER = "/page/"
 # Asked often, by machines, and never slow: neither counted against the limit of open requests nor logged.
 _PROBES = frozenset({"/health", "/ready", "/metrics"})
 _SEND_SECONDS = 60.0
+_BODIES_AT_ONCE = 32  # of the largest size allowed; smaller ones may be more
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _STOPPED = busy("stopping", "the server was stopped before this ended; a change may have been made, or not")
@@ -161,3 +162,74 @@ class _Watched:
 
 def _is_open(path: str) -> bool:
     return path in _OPEN or path.startswith(_OPEN_FOLDER)
+
+
+class BodyReader:
+    """Reads bodies; all that are held at one time share a budget, so that many clients cannot fill the memory."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._options = options
+        self._budget = _BODIES_AT_ONCE * options.max_body_bytes
+
+    @asynccontextmanager
+    async def read(self, scope: Scope, receive: Receive) -> AsyncIterator[Receive]:
+        """Yield what the app receives from: the body in one piece, then whatever the client does."""
+        if scope["method"] not in ("POST", "PUT", "PATCH", "DELETE"):
+            yield receive
+            return
+        _check_kind(scope)
+        body = bytearray()
+        try:
+            await self._fill(body, scope, receive)
+            yield _replay(bytes(body), receive)
+        finally:
+            self._budget += len(body)
+
+    async def _fill(self, body: bytearray, scope: Scope, receive: Receive) -> None:
+        self._check_size(int(Headers(scope=scope).get("content-length") or 0))
+        try:
+            async with asyncio.timeout(self._options.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ProblemError(400, "client_gone", "the client went away before its body was complete")
+                    part = message.get("body", b"")
+                    self._check_size(len(body) + len(part))
+                    if len(part) > self._budget:
+                        raise busy("too_many_bytes", "too many large requests are being read")
+                    body += part
+                    self._budget -= len(part)
+                    if not message.get("more_body"):
+                        return
+        except TimeoutError:
+            raise ProblemError(
+                408, "slow_body", f"a body must arrive within {self._options.body_seconds:g} s: send it faster"
+            ) from None
+
+    def _check_size(self, n_bytes: int) -> None:
+        if n_bytes > self._options.max_body_bytes:
+            raise ProblemError(
+                413,
+                "body_too_large",
+                f"a body may have {self._options.max_body_bytes} bytes, this one has more: send it in parts",
+            )
+
+
+def _check_kind(scope: Scope) -> None:
+    # A page of another site may send plain text without asking first; JSON it may not.
+    headers = Headers(scope=scope)
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    kind = headers.get("content-type", "").split(";")[0].strip().lower()
+    if has_body and kind != "application/json":
+        raise ProblemError(415, "not_json", "a body must be JSON: send Content-Type: application/json")
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    waiting = [body]
+
+    async def replayed() -> Message:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return replayed

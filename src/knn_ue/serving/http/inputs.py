@@ -10,7 +10,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline.rows import labelled_examples
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import ProblemError
-from knn_ue.serving.state import Served
+from knn_ue.serving.work.state import Served
 
 _MAX_SHOWN = 2000  # neighbors in one answer
 _MAX_SHOWN_WORDS = 20_000  # of the entities of sentences, whose number is not known before

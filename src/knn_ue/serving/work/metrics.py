@@ -13,7 +13,7 @@ from prometheus_client import (
 )
 
 from knn_ue.pipeline.answers import Answer
-from knn_ue.serving.drift import DriftReport
+from knn_ue.serving.work.drift import DriftReport
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ITEMS = (1, 2, 4, 8, 16, 32, 64, 128)
