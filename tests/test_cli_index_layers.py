@@ -39,7 +39,7 @@ def new(tmp_path) -> Path:
 
 
 def ids_of(ue: Path) -> list[list[int]]:
-    return [store.ids.tolist() for store in UncertaintyPipeline.load(ue).calibrator_.stores]
+    return [store.ids.tolist() for store in UncertaintyPipeline.load(ue).calibrator_.stores.values()]
 
 
 def test_predict_shows_the_texts_of_the_neighbors(ue, tmp_path):

@@ -87,9 +87,7 @@ class Outputs:
 
     def take(self, rows: object) -> "Outputs":
         """Return the examples at `rows` (numbers, a slice or a boolean mask) as new `Outputs`."""
-        wanted: Any = rows if isinstance(rows, slice) else to_numpy(rows, "rows")
-        # numpy makes an empty list an array of floats, which it then refuses as row numbers.
-        chosen = np.arange(len(self))[wanted if isinstance(rows, slice) or wanted.size else slice(0, 0)]
+        chosen = _row_numbers(rows, len(self))
         return replace(
             self,
             logits=self.logits[chosen],
@@ -152,6 +150,11 @@ class Neighbors:
         """Number of neighbors asked for, found or not."""
         return int(self.ids.shape[1])
 
+    def take(self, rows: object) -> "Neighbors":
+        """Return the neighbors of the queries at `rows` (numbers, a slice or a boolean mask)."""
+        chosen = _row_numbers(rows, len(self))
+        return replace(self, ids=self.ids[chosen], distances=self.distances[chosen], labels=self.labels[chosen])
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prediction:
@@ -176,7 +179,7 @@ class NeighborSearch(Protocol):
         """Return the `n_neighbors` nearest stored examples of each row of `features`, padded with id -1."""
         ...
 
-    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
+    def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text stored with each id, None where there is none."""
         ...
 
@@ -203,6 +206,13 @@ class Calibrator(Protocol):
     def save(self, path: str | Path) -> None:
         """Write everything needed to load this calibrator again into a folder."""
         ...
+
+
+def _row_numbers(rows: object, n_rows: int) -> IntArray:
+    wanted: Any = rows if isinstance(rows, slice) else to_numpy(rows, "rows")
+    # numpy makes an empty list an array of floats, which it then refuses as row numbers.
+    chosen: IntArray = np.arange(n_rows)[wanted if isinstance(rows, slice) or wanted.size else slice(0, 0)]
+    return chosen
 
 
 def _matrix_of(values: object, name: str, n_rows: int) -> FloatArray:

@@ -1,19 +1,21 @@
 """What all calibrators share: p = softmax(weight * logits) with a positive weight, and how they are saved."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import numpy.typing as npt
 
 from knn_ue.arrays import FloatArray, softmax
+from knn_ue.calibrators.contract import Calibrator, Found, prediction_of
 from knn_ue.errors import InvalidInputError, KnnUeError, NotFittedError, StorageError
 from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
 from knn_ue.stores import Datastore
-from knn_ue.types import Neighbors, NeighborSearch, Outputs, Prediction
+from knn_ue.types import Neighbors, NeighborSearch, Outputs
+
+__all__ = ["LogitScaling", "SavedState", "prediction_of", "search_for_fit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +27,10 @@ class SavedState:
     stores: Mapping[str, NeighborSearch] = field(default_factory=dict)
 
 
-class LogitScaling(ABC):
+class LogitScaling(Calibrator):
     """A calibrator that multiplies the logits of each row by one positive weight, and so keeps every prediction."""
 
     kind: ClassVar[str]
-    keeps_prediction: ClassVar[bool] = True
-    fitted_on_validation: ClassVar[bool] = True
 
     n_classes_: int
 
@@ -41,18 +41,14 @@ class LogitScaling(ABC):
         self.n_classes_ = validation.n_classes
         return self
 
-    def weight(self, outputs: Outputs) -> FloatArray:
+    def weight(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
         """Return the positive weight (n,) that multiplies the logits of each row."""
         self._check_ready(outputs)
-        return self._weight(outputs)
+        return self._weight(outputs, self.search(outputs) if found is None else found)
 
-    def predict_proba(self, outputs: Outputs) -> FloatArray:
+    def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
         """Return probabilities (n, classes), float64; rows sum to one and keep the logits' argmax."""
-        return softmax(outputs.logits, self.weight(outputs))
-
-    def predict(self, outputs: Outputs) -> Prediction:
-        """Return the model's answers with their calibrated and raw confidence."""
-        return prediction_of(outputs, self.predict_proba(outputs))
+        return softmax(outputs.logits, self.weight(outputs, found=found))
 
     def save(self, path: str | Path) -> None:
         """Write everything to the folder `path` in one step; a datastore already living in it stays where it is."""
@@ -87,7 +83,7 @@ class LogitScaling(ABC):
     def _fit(self, validation: Outputs) -> None: ...
 
     @abstractmethod
-    def _weight(self, outputs: Outputs) -> FloatArray: ...
+    def _weight(self, outputs: Outputs, found: Found, /) -> FloatArray: ...
 
     @abstractmethod
     def _state(self) -> SavedState: ...
@@ -108,17 +104,6 @@ class LogitScaling(ABC):
                 f"{type(self).__name__} was fitted on {n_classes} classes, these logits have {outputs.n_classes}: "
                 "use outputs of the same model"
             )
-
-
-def prediction_of(outputs: Outputs, probs: FloatArray) -> Prediction:
-    """Return the model's answers with the confidence that `probs` give them."""
-    rows = np.arange(len(outputs))
-    return Prediction(
-        predicted=outputs.predicted,
-        confidence=probs[rows, outputs.predicted],
-        raw_confidence=softmax(outputs.logits)[rows, outputs.predicted],
-        probs=probs,
-    )
 
 
 def search_for_fit(store: NeighborSearch, features: FloatArray, n_neighbors: int) -> Neighbors:

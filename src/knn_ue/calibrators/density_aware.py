@@ -1,12 +1,13 @@
 """DAC: a temperature that grows with the distance to the neighbors in every layer. Tomani et al. (2023)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_positive
 from knn_ue.calibrators.base import LogitScaling, SavedState, search_for_fit
+from knn_ue.calibrators.contract import Found, Stores
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
 from knn_ue.stores import Datastore, IndexOptions
@@ -27,7 +28,7 @@ class DensityAwareCalibration(LogitScaling):
     temperature_map_: TemperatureMap
 
     def __init__(self, stores: Sequence[NeighborSearch], *, n_neighbors: int = 32) -> None:
-        self.stores = stores
+        self.layer_stores = stores
         self.n_neighbors = n_neighbors
 
     @classmethod
@@ -45,20 +46,34 @@ class DensityAwareCalibration(LogitScaling):
         labels = validation.require_labels("DensityAwareCalibration.fit")
         layers = self._checked_layers(validation)
         found = [
-            search_for_fit(store, layer, self.n_neighbors) for store, layer in zip(self.stores, layers, strict=True)
+            search_for_fit(store, layer, self.n_neighbors)
+            for store, layer in zip(self.layer_stores, layers, strict=True)
         ]
         self.temperature_map_ = fit_temperature_map(validation.logits, labels, _mean_distances(found))
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
-        layers = self._checked_layers(outputs)
-        found = [store.search(layer, self.n_neighbors) for store, layer in zip(self.stores, layers, strict=True)]
-        return self.temperature_map_.weight(_mean_distances(found))
+    @property
+    def stores(self) -> Stores:
+        """The store of each layer."""
+        return {f"layer{number}": store for number, store in enumerate(self.layer_stores)}
+
+    def with_stores(self, stores: Stores) -> Self:
+        """Return a copy that searches these stores; what was fitted is kept."""
+        changed = super().with_stores(stores)
+        changed.layer_stores = list(stores.values())
+        return changed
+
+    def queries(self, outputs: Outputs) -> Mapping[str, FloatArray]:
+        """Return the features (n, d) of each layer."""
+        return dict(zip(self.stores, self._checked_layers(outputs), strict=True))
+
+    def _weight(self, _outputs: Outputs, found: Found, /) -> FloatArray:
+        return self.temperature_map_.weight(_mean_distances(list(found.values())))
 
     def _checked_layers(self, outputs: Outputs) -> Sequence[FloatArray]:
         layers = _layers_of(outputs)
-        if len(layers) != len(self.stores):
+        if len(layers) != len(self.layer_stores):
             raise InvalidInputError(
-                f"there are {len(self.stores)} stores but {len(layers)} layers: pass the same layers"
+                f"there are {len(self.layer_stores)} stores but {len(layers)} layers: pass the same layers"
             )
         return layers
 
@@ -66,7 +81,7 @@ class DensityAwareCalibration(LogitScaling):
         fitted = self.temperature_map_
         return SavedState(
             options={"n_neighbors": self.n_neighbors, "intercept": fitted.intercept, "slopes": fitted.slopes},
-            stores={f"layer{number}": store for number, store in enumerate(self.stores)},
+            stores=self.stores,
         )
 
     @classmethod

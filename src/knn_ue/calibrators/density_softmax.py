@@ -16,6 +16,7 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.calibrators.contract import Found
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.storage import FolderContent
 from knn_ue.stores import Datastore
@@ -75,7 +76,7 @@ class DensitySoftmax(LogitScaling):
         labels = validation.require_labels("DensitySoftmax.fit")
         self.scale_ = _fit_scale(validation.logits, labels, self._shortfall(validation))
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
+    def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return _density_weight(self._shortfall(outputs), self.scale_)
 
     def _shortfall(self, outputs: Outputs) -> FloatArray:

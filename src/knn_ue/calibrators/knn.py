@@ -6,8 +6,10 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
+from knn_ue.answers import Explanation
 from knn_ue.arrays import FloatArray, check_choice, check_positive
 from knn_ue.calibrators.base import LogitScaling, SavedState, search_for_fit
+from knn_ue.calibrators.contract import Found, Stores
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
 from knn_ue.stores import Datastore
@@ -15,7 +17,6 @@ from knn_ue.types import Neighbors, NeighborSearch, Outputs
 from knn_ue.weighting import (
     TAU_RANGE,
     Distance,
-    Explanation,
     Positivity,
     Weight,
     WeightParams,
@@ -23,6 +24,8 @@ from knn_ue.weighting import (
     fit_weight,
     knn_weight,
 )
+
+_STORE = "store"
 
 
 class KnnUE(LogitScaling):
@@ -40,6 +43,7 @@ class KnnUE(LogitScaling):
     """
 
     kind: ClassVar[str] = "knn-ue"
+    explains: ClassVar[bool] = True
 
     params_: WeightParams
     typical_: tuple[float, float]
@@ -82,19 +86,33 @@ class KnnUE(LogitScaling):
         weight = self._weight_of(validation, neighbors)
         self.typical_ = (float(np.median(weight.distance_term)), float(np.median(weight.label_term)))
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
-        return self._weight_of(outputs, self._neighbors(outputs)).total
+    @property
+    def stores(self) -> Stores:
+        """Its one store."""
+        return {_STORE: self.store}
 
-    def explain(self, outputs: Outputs, *, top: int = 5) -> list[Explanation]:
+    def with_stores(self, stores: Stores) -> Self:
+        """Return a copy that searches this store; what was fitted is kept."""
+        changed = super().with_stores(stores)
+        changed.store = stores[_STORE]
+        return changed
+
+    def queries(self, outputs: Outputs) -> Mapping[str, FloatArray]:
+        """Return the features (n, d)."""
+        return {_STORE: outputs.require_features("KnnUE")}
+
+    def _weight(self, outputs: Outputs, found: Found, /) -> FloatArray:
+        return self._weight_of(outputs, found[_STORE]).total
+
+    def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
         """Return for each row its weight, both terms and its `top` nearest examples: why it is as sure as it is."""
         self._check_ready(outputs)
         check_positive(top, "top")
-        neighbors = self._neighbors(outputs)
+        neighbors = (self.search(outputs) if found is None else found)[_STORE]
         weight = self._weight_of(outputs, neighbors)
-        return explain_rows(outputs, neighbors, weight, self.store, top=top, typical=getattr(self, "typical_", None))
-
-    def _neighbors(self, outputs: Outputs) -> Neighbors:
-        return self.store.search(outputs.require_features("KnnUE"), self.n_neighbors)
+        return explain_rows(
+            outputs, neighbors, weight, self.store.texts_of, top=top, typical=getattr(self, "typical_", None)
+        )
 
     def _weight_of(self, outputs: Outputs, neighbors: Neighbors) -> Weight:
         params = self.params_ if hasattr(self, "params_") else self.params

@@ -1,26 +1,18 @@
 """kNN-UE for entities: words as in kNN-UE without labels, and a calibrated probability for each entity and sentence."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from knn_ue.answers import EntityExplanation
 from knn_ue.arrays import check_positive, softmax
-from knn_ue.calibrators.base import SavedState, prediction_of
+from knn_ue.calibrators.base import SavedState
+from knn_ue.calibrators.contract import Found, TaggedAnswer, prediction_of
 from knn_ue.calibrators.knn import KnnUE
-from knn_ue.entities import INGREDIENTS, EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
+from knn_ue.entities import INGREDIENTS, EntityModel, SentenceReading, fit_entity_model, is_tagged
 from knn_ue.entities.explain import explain_entities
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent
 from knn_ue.stores import Datastore
-from knn_ue.types import Neighbors, NeighborSearch, Outputs, Prediction
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TaggedAnswer:
-    """All that one search says of tagged sentences: the words, the entities and sentences, and why."""
-
-    prediction: Prediction
-    reading: SentenceReading
-    explanations: list[EntityExplanation]
+from knn_ue.types import Neighbors, NeighborSearch, Outputs
 
 
 class KnnUEEntity(KnnUE):
@@ -51,22 +43,22 @@ class KnnUEEntity(KnnUE):
         """Whether it was fitted on sentences with IOB2 tags, so that `read` has something to say."""
         return getattr(self, "entities_", None) is not None
 
-    def read(self, outputs: Outputs) -> SentenceReading:
+    def read(self, outputs: Outputs, *, found: Found | None = None) -> SentenceReading:
         """Return the scores of the entities and sentences of `outputs`, which need groups and class_names."""
-        return self._ready_model(outputs).read(outputs, self._neighbors(outputs))
+        return self._ready_model(outputs).read(outputs, (self.search(outputs) if found is None else found)["store"])
 
     def explain_entities(self, outputs: Outputs, *, top: int = 5) -> list[EntityExplanation]:
         """Return for each entity its score, what raised and lowered it, and its `top` nearest training examples."""
         check_positive(top, "top")
         return self.answer(outputs, top=top).explanations
 
-    def answer(self, outputs: Outputs, *, top: int = 5) -> TaggedAnswer:
+    def answer(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> TaggedAnswer:
         """Return what `predict`, `read` and `explain_entities` return, from one search."""
         model = self._ready_model(outputs)
-        neighbors = self._neighbors(outputs)
+        neighbors = (self.search(outputs) if found is None else found)["store"]
         probs = softmax(outputs.logits, self._weight_of(outputs, neighbors).total)
         reading = model.read(outputs, neighbors)
-        explained = explain_entities(model, outputs, reading, neighbors, self.store, top=top)
+        explained = explain_entities(model, outputs, reading, neighbors, self.store.texts_of, top=top)
         return TaggedAnswer(prediction=prediction_of(outputs, probs), reading=reading, explanations=explained)
 
     def _ready_model(self, outputs: Outputs) -> EntityModel:

@@ -11,6 +11,7 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, check_not_empty, float_matrix, label_vector
 from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.calibrators.contract import Found
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
 from knn_ue.stores import Datastore
@@ -85,7 +86,7 @@ class MahalanobisScaling(LogitScaling):
         labels: IntArray = validation.require_labels("MahalanobisScaling.fit")
         self.temperature_map_ = fit_temperature_map(validation.logits, labels, self.score(validation)[:, None])
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
+    def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return self.temperature_map_.weight(self.score(outputs)[:, None])
 
     def _state(self) -> SavedState:

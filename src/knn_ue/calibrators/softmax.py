@@ -6,6 +6,7 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.calibrators.contract import Found
 from knn_ue.storage import FolderContent
 from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
@@ -24,7 +25,7 @@ class SoftmaxResponse(LogitScaling):
     def _fit(self, validation: Outputs) -> None:
         """Nothing to learn."""
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
+    def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return np.ones(len(outputs))
 
     def _state(self) -> SavedState:

@@ -6,6 +6,7 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.calibrators.contract import Found
 from knn_ue.storage import FolderContent
 from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
@@ -28,7 +29,7 @@ class TemperatureScaling(LogitScaling):
     def _fit(self, validation: Outputs) -> None:
         self.temperature_ = fit_temperature(validation.logits, validation.require_labels("TemperatureScaling.fit"))
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
+    def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return np.full(len(outputs), 1.0 / self.temperature_)
 
     def _state(self) -> SavedState:

@@ -254,7 +254,7 @@ def _stores(ue: Path) -> "list[Datastore]":
     if isinstance(calibrator, KnnUE):
         found = [calibrator.store]
     elif isinstance(calibrator, DensityAwareCalibration):
-        found = list(calibrator.stores)
+        found = list(calibrator.layer_stores)
     return [store for store in found if isinstance(store, Datastore)]
 
 

@@ -14,7 +14,7 @@ from knn_ue.cli.options import AbstainBelow, AsJson, Device, Overwrite, Top, Ue
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from knn_ue.cli.answer_file import Answer, AnswerFile
+    from knn_ue.cli.answer_file import AnswerFile
     from knn_ue.data import Row
     from knn_ue.pipeline import UncertaintyPipeline
 
@@ -88,8 +88,8 @@ def _continue(
     if pipe.encoder.options.passes > 1:  # dropout is drawn for a batch: a row asked alone gets another answer
         return
     row, before = last
-    now: Answer = input_of(row) | pipe([row], abstain_below=abstain_below, top=top)[0]
-    if not same_answer(before, json.loads(json.dumps(now))):
+    (answer,) = pipe([row], abstain_below=abstain_below, top=top)
+    if not same_answer(before, json.loads(json.dumps(input_of(row) | answer.to_dict()))):
         raise InvalidInputError(
             f"the last answer in {answers.part} is not what this folder says with these options: "
             "use those of the first run, or start again with --overwrite"
@@ -109,7 +109,7 @@ def _write_all(
     flushed = time.monotonic()
     with progress_bars() as progress:
         for row, answer in zip(kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top), strict=True):
-            answers.write(file, row, answer)
+            answers.write(file, row, answer.to_dict())
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 file.flush()
                 flushed = time.monotonic()

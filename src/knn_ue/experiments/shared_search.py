@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from knn_ue.arrays import IntArray
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.cells import CellName, CellStore
 from knn_ue.stores import Datastore
@@ -31,7 +32,7 @@ class SharedSearch:
     def __len__(self) -> int:
         return len(self.store)
 
-    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
+    def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text stored with each id."""
         return self.store.texts_of(ids)
 

@@ -46,8 +46,8 @@ def change_layers(
         if not isinstance(calibrator, DensityAwareCalibration):
             raise InvalidInputError(f"{path} was fitted with {now.method_!r}, which has no datastore for each layer")
         changed = copy(calibrator)
-        stores = [store.detached() for store in calibrator.stores if isinstance(store, Datastore)]
-        changed.stores = stores
+        stores = [store.detached() for store in calibrator.layer_stores if isinstance(store, Datastore)]
+        changed.layer_stores = stores
         result = change(stores)
 
         fitted = replace(now.fitted_, calibrator=changed)

@@ -7,7 +7,8 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
-from knn_ue.decisions.risk import RiskThreshold
+from knn_ue.calibrators.contract import Found
+from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, NeighborSearch, Outputs
 
@@ -30,16 +31,21 @@ class DriftQuantiles:
 class Fitted:
     """A fitted pipeline without its model.
 
-    `validation` are the outputs of all validation rows; `held_out` (n,) marks those kept for the threshold, which the
-    calibrator has not seen. `threshold` is None where no risk was named, `drift` where the method has no neighbors.
+    `validation` are the outputs of all validation rows; `held_out` (n,) marks those kept for the `decisions`, which the
+    calibrator has not seen. `drift` is None where the method has no neighbors.
     """
 
     method: str
     calibrator: LogitScaling
     validation: Outputs
     held_out: BoolArray
-    threshold: RiskThreshold | None
+    decisions: tuple[Decision, ...]
     drift: DriftQuantiles | None
+
+    @property
+    def threshold(self) -> RiskThreshold | None:
+        """The decision that keeps a target risk; None where no risk was named."""
+        return next((found for found in self.decisions if isinstance(found, RiskThreshold)), None)
 
 
 def store_of(calibrator: LogitScaling) -> NeighborSearch | None:
@@ -47,7 +53,7 @@ def store_of(calibrator: LogitScaling) -> NeighborSearch | None:
     if isinstance(calibrator, KnnUE):
         return calibrator.store
     if isinstance(calibrator, DensityAwareCalibration):
-        return calibrator.stores[-1]
+        return calibrator.layer_stores[-1]
     return None
 
 
@@ -57,8 +63,13 @@ def stores_of(calibrator: LogitScaling) -> list[Datastore]:
     if isinstance(calibrator, KnnUE):
         found = [calibrator.store]
     elif isinstance(calibrator, DensityAwareCalibration):
-        found = calibrator.stores
+        found = calibrator.layer_stores
     return [store for store in found if isinstance(store, Datastore)]
+
+
+def shown_neighbors(found: Found) -> Neighbors | None:
+    """Return the neighbors that answers show, of all that was `found`: those of the last store."""
+    return next(reversed(list(found.values())), None)
 
 
 def search_neighbors(calibrator: LogitScaling, outputs: Outputs, n_neighbors: int) -> Neighbors | None:

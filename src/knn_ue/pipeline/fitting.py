@@ -1,6 +1,6 @@
 """Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,14 +8,14 @@ import numpy as np
 from knn_ue.arrays import BoolArray, check_choice, check_positive
 from knn_ue.calibrators import LogitScaling
 from knn_ue.data.splits import half_of
-from knn_ue.decisions.risk import check_risk, choose_threshold
+from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import EncodingOptions, Example
 from knn_ue.encoding.heads import training_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
-from knn_ue.pipeline.answers import scored_answers
+from knn_ue.pipeline.answers import score_answers
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.index_choice import check_index_of, choose_index, searches
 from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
@@ -35,8 +35,7 @@ class FitOptions:
     index: str | IndexOptions = "auto"
     n_neighbors: int = 32
     max_stored: int | None = None
-    target_risk: float | None = None
-    delta: float = 0.1
+    decisions: tuple[Decision, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -49,8 +48,6 @@ class FitOptions:
             )
         if self.max_stored is not None:
             self._check_max_stored(self.max_stored)
-        if self.target_risk is not None:
-            check_risk(self.target_risk, self.delta)
 
     def _check_max_stored(self, max_stored: int) -> None:
         if not searches(self.method):
@@ -85,7 +82,7 @@ def fit_rows(
         stored = stored.take(balanced_rows(stored.require_labels("max_stored"), options.max_stored, seed=options.seed))
     outputs = _encoded(encoder, validation, stage(progress, "validation"))
     held_out = np.zeros(len(outputs), dtype=bool)
-    if options.target_risk is not None:
+    if options.decisions:
         held_out = _half(outputs, options.seed)
     index = choose_index(
         options.method,
@@ -97,28 +94,31 @@ def fit_rows(
         progress=progress,
     )
     calibrator = make_calibrator(options.method, stored, n_neighbors=options.n_neighbors, index=index)
-    risk = None if options.target_risk is None else (options.target_risk, options.delta)
-    return fit_outputs(options.method, calibrator, outputs, held_out, risk)
+    return fit_outputs(options.method, calibrator, outputs, held_out, options.decisions)
 
 
 def fit_outputs(
-    method: str, calibrator: LogitScaling, validation: Outputs, held_out: BoolArray, risk: tuple[float, float] | None
+    method: str, calibrator: LogitScaling, validation: Outputs, held_out: BoolArray, decisions: Sequence[Decision]
 ) -> Fitted:
-    """Fit the calibrator on the validation rows that are not held out, and with `risk`, a target risk and a delta,
-    choose the threshold on those that are."""
+    """Fit the calibrator on the validation rows that are not held out, and the decisions on those that are."""
     calibrator.fit(validation.take(~held_out))
-    threshold = None
-    if risk is not None:
-        confidence, correct = scored_answers(validation.take(held_out), calibrator)
-        threshold = choose_threshold(confidence=confidence, correct=correct, target_risk=risk[0], delta=risk[1])
+    if decisions:
+        scored = score_answers(validation.take(held_out), calibrator)
+        decisions = [decision.fit(scored) for decision in decisions]
     return Fitted(
         method=method,
         calibrator=calibrator,
         validation=validation,
         held_out=held_out,
-        threshold=threshold,
+        decisions=tuple(decisions),
         drift=drift_quantiles(calibrator, validation),
     )
+
+
+def all_decisions(decisions: Sequence[Decision], target_risk: float | None, delta: float) -> tuple[Decision, ...]:
+    """Return the decisions to fit; a target risk is one of them."""
+    risk = () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
+    return (*risk, *decisions)
 
 
 def encoder_for(encoder: HuggingFaceEncoder, chosen: EncodingOptions, method: str) -> HuggingFaceEncoder:
@@ -195,5 +195,7 @@ def _half(outputs: Outputs, seed: int) -> BoolArray:
     groups = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
     numbers = np.unique(groups)
     if len(numbers) < 2:
-        raise InvalidInputError("target_risk needs at least 2 validation rows, one to fit and one to choose: add rows")
+        raise InvalidInputError(
+            "target_risk and other decisions need at least 2 validation rows, one to fit and one to hold out: add rows"
+        )
     return np.isin(groups, numbers[sorted(half_of(len(numbers), second=True, seed=seed))])

@@ -1,6 +1,6 @@
 """A fitted pipeline <-> one UE folder: options, validation outputs, calibrator and model, written in one step.
 
-meta.json                       task, method, encoder options, class names, model name, threshold
+meta.json                       task, method, encoder options, class names, model name, decisions
 arrays.<generation>.safetensors validation outputs, held-out mask, drift percentiles
 calibrator.<generation>/        what the calibrator's own `save` writes, datastores inside
 model.<generation>/             the model's files (`model_files`); absent where the model is a name on the hub
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.calibrators import LogitScaling
-from knn_ue.decisions.risk import RiskThreshold
+from knn_ue.decisions import registry
 from knn_ue.encoding import EncodingOptions
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
@@ -70,7 +70,7 @@ def save_pipeline(
         "encoder": asdict(encoder.options),
         "class_names": list(encoder.class_names),
         "model": {"name": source.name, "commit": source.commit},
-        "threshold": None if fitted.threshold is None else asdict(fitted.threshold),
+        "decisions": registry.to_plain(fitted.decisions),
     }
     write_folder(
         target, kind=KIND, options=options, arrays=_to_arrays(fitted), folders=folders, precondition=precondition
@@ -170,7 +170,7 @@ def _parse_fitted(
     return _checked(stored, lambda: _from_stored(stored)), stored.folders["calibrator"]
 
 
-_KEYS = ("task", "method", "encoder", "class_names", "model", "threshold")
+_KEYS = ("task", "method", "encoder", "class_names", "model", "decisions")
 
 
 def _checked(stored: FolderContent, read: Callable[[], Parsed]) -> Parsed:
@@ -199,7 +199,6 @@ def _to_arrays(fitted: Fitted) -> Arrays:
 
 def _from_stored(stored: FolderContent) -> Fitted:
     arrays, options = stored.arrays, stored.options
-    threshold = options["threshold"]
     drift = None
     if "drift_distance" in arrays:
         drift = DriftQuantiles(distance=arrays["drift_distance"], agreement=arrays["drift_agreement"])
@@ -212,7 +211,7 @@ def _from_stored(stored: FolderContent) -> Fitted:
         calibrator=load_calibrator(stored.folders["calibrator"]),
         validation=validation,
         held_out=held_out,
-        threshold=None if threshold is None else RiskThreshold(**threshold),
+        decisions=registry.from_plain(options["decisions"]),
         drift=drift,
     )
 

@@ -89,7 +89,7 @@ def with_index(fitted: Fitted, index: str | IndexOptions) -> LogitScaling:
     if isinstance(changed, KnnUE):
         changed.store = rebuilt[0]
     else:
-        changed.stores = rebuilt
+        changed.layer_stores = rebuilt
     return changed
 
 

@@ -266,6 +266,10 @@ class Datastore:
             base = self._base(replace(state.base, removed=np.zeros_like(state.base.removed)), state.first_added_id)
             return write_rows(path, base, changes=state.changes())
 
+    def snapshot(self) -> "Datastore":
+        """Return the examples as they are now in a store without a folder: later changes to either stay its own."""
+        return self.detached()
+
     def detached(self) -> "Datastore":
         """Return a store of the same examples that writes to no folder: what changes it leaves this one as it is."""
         store = copy(self)

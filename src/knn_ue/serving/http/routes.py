@@ -84,14 +84,14 @@ def _add_questions(router: APIRouter, service: Service) -> None:
     async def predict(request: Request, body: PredictRequest) -> Response:
         """Answer one input or many: label, calibrated score, raw score, and the nearest training examples."""
         done = await _ask(service, request, body, "answer")
-        return _json({"answers": done.answers, "generation": done.served.generation})
+        return _json({"answers": [answer.to_dict() for answer in done.answers], "generation": done.served.generation})
 
     @router.post("/explain", responses=documented(408, 413, 415, 422) | {200: {"model": ExplainResponse}})
     async def explain(request: Request, body: ExplainRequest) -> Response:
         """Answer, and say why: the weight and its two terms, all neighbors, and a map of the neighborhood."""
         done = await _ask(service, request, body, "explain")
         pairs = zip(done.answers, done.why, strict=True)
-        found = [{"answer": answer, "why": why} for answer, why in pairs]
+        found = [{"answer": answer.to_dict(), "why": [row.to_dict() for row in why]} for answer, why in pairs]
         note = neighbor_note(done.served)
         return _json({"explanations": found, "note": note, "generation": done.served.generation})
 
@@ -174,7 +174,7 @@ async def _ask(service: Service, request: Request, body: PredictRequest | Explai
             413, "too_many_items", f"{_MAX_EXPLAINED} inputs are explained at a time, got {len(examples)}: send parts"
         )
     note(request.scope, n_items=len(examples))
-    work = Work(kind=kind, examples=examples, top=body.top, threshold=body.abstain_below)
+    work = Work(kind=kind, examples=examples, top=body.top, abstain_below=body.abstain_below)
     return await _unless_gone(request, service.answer(work))
 
 

@@ -1,13 +1,15 @@
-"""What clients send and get, as OpenAPI shows it."""
+"""What clients send and get, as OpenAPI shows it; what they get is `knn_ue.answers`, read by pydantic as it is."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from knn_ue.answers import Answer, AnyAnswer, SentenceAnswer
 from knn_ue.encoding import Task
 from knn_ue.serving.options import MOST_ITEMS
 from knn_ue.serving.problems import TOO_MANY
+from knn_ue.serving.work.explaining import Why
 
 TOP = 5
 MAX_TOP = 100
@@ -131,140 +133,17 @@ class ExamplesRequest(_Sent):
     examples: Annotated[list[Example], Field(min_length=1, fail_fast=True), _FewItems]
 
 
-class Neighbor(BaseModel):
-    """A training example near the input."""
-
-    id: int
-    label: str
-    distance: float
-    text: str | None
-    agrees: bool
-
-
-class Answer(BaseModel):
-    """The answer to a text or pair; `label` is null where the model abstains, and `would_be` says what it was."""
-
-    label: str | None
-    score: float
-    raw_score: float
-    abstained: bool
-    would_be: str | None = None
-    neighbors: list[Neighbor]
-
-
-class Word(BaseModel):
-    """A word and its tag."""
-
-    word: str
-    tag: str | None
-    score: float
-    raw_score: float
-    abstained: bool
-    would_be: str | None = None
-
-
-class Entity(BaseModel):
-    """An entity: the words from `start` up to, not including, `end`.
-
-    With the method knn-ue-entity `score` is the probability that its type and span are right, and `raised_by` and
-    `lowered_by` say why; with any other one it is the product over its words, and they are left out.
-    """
-
-    type: str | None
-    text: str
-    start: int
-    end: int
-    score: float
-    raw_score: float
-    abstained: bool
-    would_be: str | None = None
-    raised_by: list[str] | None = None
-    lowered_by: list[str] | None = None
-    neighbors: list[Neighbor]
-
-
-class Missed(BaseModel):
-    """Words from `start` up to, not including, `end` that may hide an entity the model missed, and how likely."""
-
-    type: str
-    text: str
-    start: int
-    end: int
-    score: float
-
-
-class TaggedAnswer(BaseModel):
-    """The answer to a sentence; `score`, `none_missed` and `missed` are there with the method knn-ue-entity only.
-
-    `score` is the probability that all entities are right and none is missed, `none_missed` that of the latter.
-    """
-
-    words: list[Word]
-    entities: list[Entity]
-    score: float | None = None
-    none_missed: float | None = None
-    missed: list[Missed] | None = None
-
-
 class PredictResponse(BaseModel):
     """One answer for each input, in order."""
 
-    answers: list[Answer] | list[TaggedAnswer]
+    answers: list[Answer] | list[SentenceAnswer]
     generation: str
 
 
-class ClassScore(BaseModel):
-    """A class, as sure as the model and the calibrated answer are of it."""
-
-    label: str
-    score: float
-    raw_score: float
-
-
-class MapPoint(BaseModel):
-    """A neighbor on the map."""
-
-    id: int
-    label: str
-    agrees: bool
-    x: float
-    y: float
-
-
-class Map(BaseModel):
-    """The input, at (x, y), and its neighbors in the plane that shows most of how they differ."""
-
-    x: float
-    y: float
-    points: list[MapPoint]
-    shown: float = Field(description="Share of the differences that the plane shows.")
-
-
-class Why(BaseModel):
-    """Why one text, or one word, is as sure as it is. Terms are null where the method has none."""
-
-    predicted: str
-    text: str | None
-    score: float
-    raw_score: float
-    classes: list[ClassScore]
-    weight: float
-    distance_term: float | None
-    label_term: float | None
-    usual_distance_term: float | None
-    usual_label_term: float | None
-    n_agreeing: int | None
-    n_neighbors: int
-    raised_by: list[str]
-    lowered_by: list[str]
-    neighbors: list[Neighbor]
-    map: Map | None
-
-
 class Explained(BaseModel):
-    """An answer and the reasons: one for a text or pair, one a word for a sentence."""
+    """An answer and the reasons: one for a text or pair, one per word for a sentence."""
 
-    answer: Answer | TaggedAnswer
+    answer: AnyAnswer
     why: list[Why]
 
 
@@ -277,7 +156,7 @@ class ExplainResponse(BaseModel):
 
 
 class AddedResponse(BaseModel):
-    """The ids of each example, one a word in tagging. They are on disk."""
+    """The ids of each example, one per word in tagging. They are on disk."""
 
     ids: list[list[int]]
     n_stored: int

@@ -1,34 +1,33 @@
 """One batch of many requests through the model: encode once, search once, and cut the results apart."""
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from knn_ue.answers import AnyAnswer, SentenceAnswer
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
+from knn_ue.calibrators.contract import Calibrator, take_found
 from knn_ue.encoding import Example
-from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
-from knn_ue.pipeline.fitted import closeness
-from knn_ue.serving.work.explaining import explain_rows
+from knn_ue.pipeline.answers import answer_examples
+from knn_ue.pipeline.fitted import closeness, shown_neighbors
+from knn_ue.serving.work.explaining import Why, explain_rows
 from knn_ue.serving.work.state import Served
-from knn_ue.stores import Datastore
-from knn_ue.types import Neighbors, Outputs
+from knn_ue.types import Outputs
 
 Kind = Literal["answer", "explain", "encode"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one request wants of the model; `threshold` None is the fitted one."""
+    """What one request wants of the model; without `abstain_below` the fitted decisions apply."""
 
     kind: Kind
     examples: Sequence[Example]
     top: int = 0
-    threshold: float | None = None
+    abstain_below: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,36 +38,18 @@ class Done:
     """
 
     served: Served
-    answers: list[Answer]
-    why: list[list[dict[str, Any]]]
+    answers: list[AnyAnswer]
+    why: list[list[Why]]
     outputs: Outputs
     distance: FloatArray | None = None
     agreement: FloatArray | None = None
-
-
-class _Snapshot:
-    """A datastore as it is now, for one batch, which remembers the last neighbors it found."""
-
-    def __init__(self, store: Datastore) -> None:
-        self._store = store.detached()
-        self.found: Neighbors | None = None
-
-    def __len__(self) -> int:
-        return len(self._store)
-
-    def search(self, features: FloatArray, n_neighbors: int) -> Neighbors:
-        self.found = self._store.search(features, n_neighbors)
-        return self.found
-
-    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
-        return self._store.texts_of(ids)
 
 
 def run_batch(served: Served, works: Sequence[Work]) -> list[Done | Exception]:
     """Return the result of each work, all of them from one pass through the model."""
     examples = [example for work in works for example in work.examples]
     outputs = served.pipe.encoder.encode(examples, with_labels=False)
-    cuts = _cuts(served, works)
+    cuts = _cuts(works, tagging=outputs.groups is not None)
     asked = [number for number, work in enumerate(works) if work.kind != "encode"]
     answered = _answer(served, works, outputs, cuts, asked) if asked else {}
     return [
@@ -81,30 +62,38 @@ def run_batch(served: Served, works: Sequence[Work]) -> list[Done | Exception]:
 def _answer(
     served: Served, works: Sequence[Work], outputs: Outputs, cuts: Sequence[int], asked: Sequence[int]
 ) -> dict[int, Done]:
-    pipe = served.pipe
+    fitted = served.pipe.fitted_
     rows = np.concatenate([np.arange(cuts[number], cuts[number + 1]) for number in asked])
     wanted = outputs if len(rows) == len(outputs) else outputs.take(rows)
-    examples = [example for number in asked for example in works[number].examples]
-    thresholds = [pipe.abstention_threshold(works[n].threshold) for n in asked for _ in works[n].examples]
-    calibrator, snapshot = _frozen(pipe.calibrator_)
-    top = max(works[number].top for number in asked)
-    if pipe.task == "token-classification":
-        answers = tagged_answers(examples, wanted, calibrator, threshold=thresholds, top=top)
-    else:
-        answers = text_answers(wanted, calibrator, threshold=thresholds, top=top)
-    near = None if snapshot is None else _closeness(calibrator, snapshot, wanted)
+    calibrator = _frozen(fitted.calibrator)
+    found = calibrator.search(wanted)
+    answers = answer_examples(
+        [example for number in asked for example in works[number].examples],
+        wanted,
+        calibrator,
+        decisions=fitted.decisions,
+        abstain_below=[works[number].abstain_below for number in asked for _ in works[number].examples],
+        top=max(works[number].top for number in asked),
+        found=found,
+    )
+    neighbors = shown_neighbors(found)
+    near = None if neighbors is None else closeness(neighbors, wanted.predicted)
     done: dict[int, Done] = {}
     first_answer = first_row = 0
     for number in asked:
         work = works[number]
-        mine = [_cut_neighbors(a, work.top) for a in answers[first_answer : first_answer + len(work.examples)]]
+        mine = [_with_top(answer, work.top) for answer in answers[first_answer : first_answer + len(work.examples)]]
         part = slice(first_row, first_row + cuts[number + 1] - cuts[number])
         first_answer, first_row = first_answer + len(work.examples), part.stop
         taken = wanted.take(part)
+        why: list[list[Why]] = []
+        if work.kind == "explain":
+            reasons = explain_rows(taken, calibrator, take_found(found, part), top=work.top)
+            why = _by_example(reasons, work.examples, tagging=wanted.groups is not None)
         done[number] = Done(
             served=served,
             answers=mine,
-            why=_why(served, work, taken, calibrator) if work.kind == "explain" else [],
+            why=why,
             outputs=taken,
             distance=None if near is None else near[0][part],
             agreement=None if near is None else near[1][part],
@@ -112,49 +101,26 @@ def _answer(
     return done
 
 
-def _cuts(served: Served, works: Sequence[Work]) -> list[int]:
+def _frozen(calibrator: Calibrator) -> Calibrator:
+    """Return the calibrator over its stores as they are now, so that a batch never sees half of a change."""
+    return calibrator.with_stores({name: store.snapshot() for name, store in calibrator.stores.items()})
+
+
+def _cuts(works: Sequence[Work], *, tagging: bool) -> list[int]:
     """Return where the rows of each work begin, and where the last ends; in tagging each word is a row."""
-    words = served.pipe.task == "token-classification"
-    sizes = [sum(len(e.parts) for e in work.examples) if words else len(work.examples) for work in works]
+    sizes = [sum(len(e.parts) for e in work.examples) if tagging else len(work.examples) for work in works]
     return [0, *accumulate(sizes)]
 
 
-def _frozen(calibrator: LogitScaling) -> tuple[LogitScaling, _Snapshot | None]:
-    """Return the calibrator over its datastores as they are now, so that a batch never sees half of a change."""
-    frozen: LogitScaling = copy(calibrator)
-    if isinstance(frozen, KnnUE) and isinstance(frozen.store, Datastore):
-        frozen.store = snapshot = _Snapshot(frozen.store)
-        return frozen, snapshot
-    if isinstance(frozen, DensityAwareCalibration):
-        snapshots = [_Snapshot(store) for store in frozen.stores if isinstance(store, Datastore)]
-        frozen.stores = snapshots
-        return frozen, snapshots[-1]
-    return frozen, None
+def _by_example(rows: list[Why], examples: Sequence[Example], *, tagging: bool) -> list[list[Why]]:
+    """Return the reasons of each example: one for a text or pair, one for each word of a sentence."""
+    ends = list(accumulate(len(example.parts) if tagging else 1 for example in examples))
+    return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _closeness(calibrator: LogitScaling, snapshot: _Snapshot, outputs: Outputs) -> tuple[FloatArray, FloatArray] | None:
-    n_neighbors: int = getattr(calibrator, "n_neighbors", 0)
-    found = snapshot.found
-    if found is None or found.ids.shape != (len(outputs), n_neighbors):
-        # The last search was another one: that of the neighbors to show.
-        calibrator.weight(outputs)
-        found = snapshot.found
-    return None if found is None else closeness(found, outputs.predicted)
-
-
-def _why(served: Served, work: Work, outputs: Outputs, calibrator: LogitScaling) -> list[list[dict[str, Any]]]:
-    rows = explain_rows(served, outputs, calibrator, top=work.top)
-    if served.pipe.task != "token-classification":
-        return [[row] for row in rows]
-    parted, first = [], 0
-    for example in work.examples:
-        parted.append(rows[first : first + len(example.parts)])
-        first += len(example.parts)
-    return parted
-
-
-def _cut_neighbors(answer: Answer, top: int) -> Answer:
-    if "entities" in answer:
-        entities = [entity | {"neighbors": entity["neighbors"][:top]} for entity in answer["entities"]]
-        return answer | {"entities": entities}
-    return answer | {"neighbors": answer["neighbors"][:top]}
+def _with_top(answer: AnyAnswer, top: int) -> AnyAnswer:
+    """Return the answer with as many neighbors as its own request asked for."""
+    if isinstance(answer, SentenceAnswer):
+        entities = tuple(replace(entity, neighbors=entity.neighbors[:top]) for entity in answer.entities)
+        return replace(answer, entities=entities)
+    return replace(answer, neighbors=answer.neighbors[:top])

@@ -1,106 +1,144 @@
-"""Why a row is as sure as it is, for every method: terms, classes, neighbors, and a map of the neighborhood."""
+"""Why a row has the score it has, for every method: terms, classes, neighbors, and a map of the neighborhood."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
 
+from knn_ue.answers import Explanation, NeighborExample, Plain
 from knn_ue.arrays import BoolArray, FloatArray, softmax
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
-from knn_ue.pipeline.answers import nearest
-from knn_ue.serving.work.state import Served
-from knn_ue.types import Outputs
+from knn_ue.calibrators.contract import Calibrator, Found
+from knn_ue.pipeline.neighbors import class_names, nearest
+from knn_ue.types import Outputs, Prediction
 
-_CLASSES = 10  # the likeliest ones are named
+_CLASSES = 10  # the likeliest ones are listed
 _MAPS = 64  # rows of one request that get a map
 
-Why = dict[str, Any]
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScore(Plain):
+    """A class, with the calibrated score and the model's own."""
+
+    label: str
+    score: float
+    raw_score: float
 
 
-def explain_rows(served: Served, outputs: Outputs, calibrator: LogitScaling, *, top: int) -> list[Why]:
-    """Return the reasons of each row, in the order of `outputs`."""
+@dataclass(frozen=True, kw_only=True)
+class MapPoint(Plain):
+    """A neighbor on the map."""
+
+    id: int
+    label: str
+    agrees: bool
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(Plain):
+    """The input, at (x, y), and its neighbors in the plane that shows most of how they differ.
+
+    `shown` is the share of the differences that the plane shows.
+    """
+
+    x: float
+    y: float
+    points: tuple[MapPoint, ...]
+    shown: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Why(Explanation):
+    """Why one text, or one word, has the score it has. Terms are null where the method has none."""
+
+    classes: tuple[ClassScore, ...]
+    map: Map | None
+
+
+def explain_rows(outputs: Outputs, calibrator: Calibrator, found: Found, *, top: int) -> list[Why]:
+    """Return the reasons of each row, in order; `found` is what the calibrator's `search` returned for `outputs`."""
     if not len(outputs):
         return []
-    reasons = _terms(outputs, calibrator) if isinstance(calibrator, KnnUE) else _weights(outputs, calibrator)
-    probs = softmax(outputs.logits, np.array([reason["weight"] for reason in reasons]))
-    raw = softmax(outputs.logits)
-    names = served.pipe.class_names
+    prediction = calibrator.predict(outputs, found=found)
+    names = class_names(outputs)
+    if calibrator.explains:
+        rows = calibrator.explain(outputs, top=calibrator.n_neighbors, found=found)
+    else:
+        rows = _without_terms(outputs, calibrator, prediction, found)
+    maps = _maps(outputs, calibrator, rows)
     return [
-        reason
-        | {
-            "predicted": names[predicted],
-            "text": None if outputs.texts is None else outputs.texts[row],
-            "score": float(probs[row, predicted]),
-            "raw_score": float(raw[row, predicted]),
-            "classes": _classes(names, probs[row], raw[row]),
-            "n_neighbors": len(reason["neighbors"]),
-            "neighbors": reason["neighbors"][:top],
-            "map": _map(served, outputs, row, reason["neighbors"]) if row < _MAPS else None,
-        }
-        for row, (predicted, reason) in enumerate(zip(outputs.predicted.tolist(), reasons, strict=True))
+        Why(
+            **{field.name: getattr(row, field.name) for field in fields(Explanation) if field.name != "neighbors"},
+            neighbors=row.neighbors[:top],
+            classes=_classes(names, prediction.probs[number], raw),
+            map=maps[number] if number < len(maps) else None,
+        )
+        for number, (row, raw) in enumerate(zip(rows, softmax(outputs.logits), strict=True))
     ]
 
 
-def _terms(outputs: Outputs, calibrator: KnnUE) -> list[Why]:
-    """Return the weight of kNN-UE, its two terms and all neighbors behind them, from a single search."""
-    usual: tuple[float | None, float | None] = getattr(calibrator, "typical_", (None, None))
+def _without_terms(outputs: Outputs, calibrator: Calibrator, prediction: Prediction, found: Found) -> list[Explanation]:
+    """Return what is known where the method has no terms: the weight if there is one, and neighbors if it has any."""
+    names = class_names(outputs)
+    near = nearest(calibrator, found, prediction.predicted, names=names, top=calibrator.n_neighbors)
+    weight = calibrator.weight(outputs, found=found)
     return [
-        {
-            "weight": row.weight,
-            "distance_term": row.distance_term,
-            "label_term": row.label_term,
-            "usual_distance_term": usual[0],
-            "usual_label_term": usual[1],
-            "n_agreeing": row.n_agreeing,
-            "raised_by": list(row.raised_by),
-            "lowered_by": list(row.lowered_by),
-            "neighbors": [
-                {"id": n.id, "label": n.label_name, "distance": n.distance, "text": n.text, "agrees": n.agrees}
-                for n in row.neighbors
-            ],
-        }
-        for row in calibrator.explain(outputs, top=calibrator.n_neighbors)
+        Explanation(
+            text=None if outputs.texts is None else outputs.texts[row],
+            label=names[predicted],
+            score=float(prediction.confidence[row]),
+            raw_score=float(prediction.raw_confidence[row]),
+            weight=None if weight is None else float(weight[row]),
+            distance_term=None,
+            label_term=None,
+            usual_distance_term=None,
+            usual_label_term=None,
+            n_agreeing=sum(neighbor.agrees for neighbor in near[row]) if near[row] else None,
+            n_neighbors=calibrator.n_neighbors,
+            raised_by=(),
+            lowered_by=(),
+            neighbors=near[row],
+        )
+        for row, predicted in enumerate(prediction.predicted.tolist())
     ]
 
 
-def _weights(outputs: Outputs, calibrator: LogitScaling) -> list[Why]:
-    """Return the weight of another method, and its neighbors where it has a datastore."""
-    near = nearest(outputs, calibrator, top=getattr(calibrator, "n_neighbors", 0))
-    none = dict.fromkeys(("distance_term", "label_term", "usual_distance_term", "usual_label_term"))
-    return [
-        {
-            **none,
-            "weight": weight,
-            "n_agreeing": sum(neighbor["agrees"] for neighbor in found) if found else None,
-            "raised_by": [],
-            "lowered_by": [],
-            "neighbors": found,
-        }
-        for weight, found in zip(calibrator.weight(outputs).tolist(), near, strict=True)
-    ]
-
-
-def _classes(names: Sequence[str], probs: FloatArray, raw: FloatArray) -> list[Why]:
+def _classes(names: Sequence[str], probs: FloatArray, raw: FloatArray) -> tuple[ClassScore, ...]:
     likeliest = np.argsort(-raw, kind="stable")[:_CLASSES].tolist()
-    return [{"label": names[n], "score": float(probs[n]), "raw_score": float(raw[n])} for n in likeliest]
+    return tuple(ClassScore(label=names[n], score=float(probs[n]), raw_score=float(raw[n])) for n in likeliest)
 
 
-def _map(served: Served, outputs: Outputs, row: int, near: list[Why]) -> Why | None:
-    """Return where the row and its neighbors lie in the plane that shows most of their differences."""
-    store = served.store
-    vectors = None if store is None or not near else store.vectors_of([neighbor["id"] for neighbor in near])
-    if store is None or vectors is None:
-        return None
-    layered = isinstance(served.pipe.calibrator_, DensityAwareCalibration) and outputs.layers
-    features = outputs.layers[-1] if layered and outputs.layers else outputs.require_features("the map")
-    here: BoolArray = np.logical_not(np.isnan(vectors).any(axis=1))  # an example may be removed at this very moment
-    places, shown = project(np.vstack((store.normalized(features[row : row + 1]), vectors[here])))
-    there = [neighbor for neighbor, found in zip(near, here.tolist(), strict=True) if found]
-    points = [
-        {"id": n["id"], "label": n["label"], "agrees": n["agrees"], "x": x, "y": y}
-        for n, (x, y) in zip(there, places[1:].tolist(), strict=True)
+def _maps(outputs: Outputs, calibrator: Calibrator, rows: Sequence[Explanation]) -> list[Map | None]:
+    """Return the map of each of the first rows; their vectors are fetched in one call."""
+    shown = [row.neighbors for row in rows[:_MAPS]]
+    ids = [neighbor.id for neighbors in shown for neighbor in neighbors]
+    if not ids:
+        return []
+    name, store = list(calibrator.stores.items())[-1]
+    vectors = store.vectors_of(ids)
+    if vectors is None:
+        return []
+    inputs = store.normalized(calibrator.queries(outputs)[name][: len(shown)])
+    ends = np.cumsum([len(neighbors) for neighbors in shown])
+    return [
+        _map(own, neighbors, part)
+        for own, neighbors, part in zip(inputs, shown, np.split(vectors, ends[:-1]), strict=True)
     ]
-    return {"x": float(places[0, 0]), "y": float(places[0, 1]), "points": points, "shown": shown}
+
+
+def _map(own: FloatArray, neighbors: Sequence[NeighborExample], vectors: FloatArray) -> Map | None:
+    """Return where the row and its neighbors lie in the plane that shows most of their differences."""
+    here: BoolArray = np.logical_not(np.isnan(vectors).any(axis=1))  # a remote store may lose an example meanwhile
+    if not here.any():
+        return None
+    places, shown = project(np.vstack((own, vectors[here])))
+    there = [neighbor for neighbor, present in zip(neighbors, here.tolist(), strict=True) if present]
+    points = tuple(
+        MapPoint(id=near.id, label=near.label, agrees=near.agrees, x=x, y=y)
+        for near, (x, y) in zip(there, places[1:].tolist(), strict=True)
+    )
+    return Map(x=float(places[0, 0]), y=float(places[0, 1]), points=points, shown=shown)
 
 
 def project(vectors: FloatArray) -> tuple[FloatArray, float]:

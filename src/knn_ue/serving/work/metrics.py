@@ -12,7 +12,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from knn_ue.pipeline.answers import Answer
+from knn_ue.answers import AnyAnswer, SentenceAnswer
 from knn_ue.serving.work.drift import DriftReport
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -72,12 +72,12 @@ class Metrics:
         self.batch_items.observe(n_items)
         self.batch_seconds.observe(seconds)
 
-    def observe_answers(self, answers: list[Answer]) -> None:
+    def observe_answers(self, answers: list[AnyAnswer]) -> None:
         """Count what was answered: texts, pairs or entities."""
         for answer in answers:
-            for given in answer.get("entities", [answer]):
-                self.confidence.observe(given["score"])
-                self.abstained.inc(given["abstained"])
+            for given in answer.entities if isinstance(answer, SentenceAnswer) else [answer]:
+                self.confidence.observe(given.score)
+                self.abstained.inc(given.abstained)
 
     def page(self, drift: DriftReport) -> bytes:
         """Return all of them in the text format."""

@@ -58,7 +58,7 @@ class Served:
             "method": pipe.method_,
             "labels": list(pipe.class_names),
             "n_stored": None if self.store is None else len(self.store),
-            "n_neighbors": getattr(pipe.calibrator_, "n_neighbors", None) if self.store is not None else None,
+            "n_neighbors": pipe.calibrator_.n_neighbors or None,
             "n_validation": len(pipe.validation_),
             "max_length": pipe.encoder.options.max_length,
             "threshold": None if threshold is None else threshold.threshold,
@@ -110,6 +110,6 @@ def neighbor_note(served: Served) -> str | None:
         return (
             f"The method {method} looks at no neighbors: fit with knn-ue to see the training examples behind an answer."
         )
-    if method == "dac":
-        return "The method dac weighs distances only: its weight has no two terms."
+    if not served.pipe.calibrator_.explains:
+        return f"The method {method} has no distance and label terms to show."
     return None

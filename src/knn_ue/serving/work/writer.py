@@ -165,7 +165,7 @@ class FolderWriter:
         # One datastore a layer: all of them change in one step, which rewrites the folder.
         changed = copy(calibrator)
         stores = [store.detached() for store in served.stores]
-        changed.stores = stores
+        changed.layer_stores = stores
         ids = change(stores)
         fitted = replace(served.pipe.fitted_, calibrator=changed)
         pipe = served.pipe
@@ -177,8 +177,9 @@ class FolderWriter:
 
     def _refit_once(self, served: Served) -> Served:
         pipe, before = served.pipe, served.pipe.fitted_
-        risk = None if before.threshold is None else (before.threshold.target_risk, before.threshold.delta)
-        fitted = fit_outputs(before.method, copy(before.calibrator), before.validation, before.held_out, risk)
+        fitted = fit_outputs(
+            before.method, copy(before.calibrator), before.validation, before.held_out, before.decisions
+        )
         save_unless_changed(served.path, pipe.encoder, pipe.source, fitted, before=before, generation=served.generation)
         return self._reload()
 
