@@ -70,7 +70,7 @@ def test_a_reload_keeps_the_model_and_reads_the_rest(path):
 
     assert again.encoder is pipe.encoder
     assert len(again.calibrator_.store) == 61 and len(pipe.calibrator_.store) == 60
-    assert again("a film")[0]["raw_score"] == pipe("a film")[0]["raw_score"]
+    assert again("a film")[0].raw_score == pipe("a film")[0].raw_score
 
 
 def test_a_reload_loads_another_model_where_the_folder_holds_one(path, tmp_path):
@@ -80,4 +80,4 @@ def test_a_reload_loads_another_model_where_the_folder_holds_one(path, tmp_path)
     again = pipe.reloaded(path, device="cpu")
 
     assert again.encoder is not pipe.encoder
-    assert again("a film")[0]["raw_score"] == load(path)("a film")[0]["raw_score"]
+    assert again("a film")[0].raw_score == load(path)("a film")[0].raw_score

@@ -23,8 +23,12 @@ _FLUSH_SECONDS = 1.0
 
 def predict(
     ue: Ue,
-    input_rows: Annotated[str, typer.Option("--input", metavar="F", help="The texts; labels in it are ignored.")],
-    output: Annotated[Path, typer.Option(metavar="F", help="Where the answers go, one JSON line a text.")],
+    input_rows: Annotated[
+        str, typer.Option("--input", metavar="F", help="The texts to answer; labels in the file are ignored.")
+    ],
+    output: Annotated[
+        Path, typer.Option(metavar="F", help="The file to write the answers to, one JSON line per text.")
+    ],
     abstain_below: AbstainBelow = None,
     top: Top = 5,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
@@ -32,9 +36,9 @@ def predict(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer every row of a file with a label and how sure it is; memory does not grow with the file.
+    """Answer every row of a file with a label and a calibrated score; memory does not grow with the file.
 
-    Until all is done the answers are in OUTPUT.part; after an interruption --resume goes on where it stopped.
+    Until all rows are done the answers are in OUTPUT.part; after an interruption --resume continues from there.
 
     Example: [bold]knn-ue predict ue --input new.jsonl --output answers.jsonl --abstain-below 0.8[/bold]
     """

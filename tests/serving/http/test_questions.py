@@ -1,11 +1,14 @@
 """What the endpoint answers is what the pipeline answers, for every task and method; the rest is told the rule."""
 
 import time
+from dataclasses import MISSING, fields
 
 import numpy as np
 import pytest
 
+from knn_ue.answers import Answer, Entity, MissedEntity, NeighborExample, SentenceAnswer, Word
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.serving.work.explaining import Why
 from pipelines import PAIR, TEXT, WORDS
 from serving_checks import near
 from tiny_models import ROWS
@@ -24,7 +27,7 @@ def test_answers_are_those_of_the_pipeline(task, method, folders, asked):
     if method in ("dac", "mahalanobis") and task != TEXT:
         pytest.skip("one task is enough for what differs by method only")
     path = folders(task, method)
-    expected = UncertaintyPipeline.load(path, device="cpu")(INPUTS[task], top=3)
+    expected = [answer.to_dict() for answer in UncertaintyPipeline.load(path, device="cpu")(INPUTS[task], top=3)]
 
     found = asked(task, method).post("/predict", json={"inputs": INPUTS[task], "top": 3})
 
@@ -34,7 +37,8 @@ def test_answers_are_those_of_the_pipeline(task, method, folders, asked):
 
 @pytest.mark.parametrize("top", [0, 3])
 def test_entities_with_scores_of_their_own_are_answered_as_by_the_pipeline(top, folders, asked):
-    expected = UncertaintyPipeline.load(folders(WORDS, "knn-ue-entity"), device="cpu")(ENTITIES, top=top)
+    pipe = UncertaintyPipeline.load(folders(WORDS, "knn-ue-entity"), device="cpu")
+    expected = [answer.to_dict() for answer in pipe(ENTITIES, top=top)]
     client = asked(WORDS, "knn-ue-entity")
 
     together = client.post("/predict", json={"inputs": ENTITIES, "top": top}).json()["answers"]
@@ -45,21 +49,30 @@ def test_entities_with_scores_of_their_own_are_answered_as_by_the_pipeline(top, 
 
 
 def test_all_that_is_said_of_entities_is_in_the_schema(asked):
-    from knn_ue.serving.http.schemas import Entity, Missed, TaggedAnswer
+    client = asked(WORDS, "knn-ue-entity")
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
 
-    schemas = {"answer": TaggedAnswer, "entities": Entity, "missed": Missed}
-    answers = asked(WORDS, "knn-ue-entity").post("/predict", json={"inputs": ENTITIES}).json()["answers"]
+    answers = client.post("/predict", json={"inputs": ENTITIES}).json()["answers"]
 
-    documented = {name: set(model.model_fields) for name, model in schemas.items()}
+    documented = {name: set(schemas[name]["properties"]) for name in ("SentenceAnswer", "Entity", "MissedEntity")}
     for answer in answers:
-        assert set(answer) == documented["answer"]
-        assert all(set(entity) | {"would_be"} == documented["entities"] for entity in answer["entities"])
-        assert all(set(missed) == documented["missed"] for missed in answer["missed"])
+        assert set(answer) == documented["SentenceAnswer"]
+        left_out = {"would_be", "decisions"}
+        assert all(set(entity) | left_out == documented["Entity"] for entity in answer["entities"])
+        assert all(set(missed) == documented["MissedEntity"] for missed in answer["missed"])
+
+
+@pytest.mark.parametrize("record", [Answer, SentenceAnswer, Word, Entity, MissedEntity, NeighborExample, Why])
+def test_the_schema_of_an_answer_is_its_record(record, asked):
+    schema = asked(TEXT).get("/openapi.json").json()["components"]["schemas"][record.__name__]
+
+    assert set(schema["properties"]) == {field.name for field in fields(record)}
+    assert set(schema["required"]) == {field.name for field in fields(record) if field.default is MISSING}
 
 
 @pytest.mark.parametrize("task", INPUTS)
 def test_every_answer_says_which_folder_gave_it_and_holds_what_is_documented(task, asked):
-    from knn_ue.serving.http.schemas import ExplainResponse, PredictResponse, Why
+    from knn_ue.serving.http.schemas import ExplainResponse, PredictResponse
 
     client = asked(task)
     body = {"inputs": INPUTS[task], "top": 2}
@@ -71,13 +84,11 @@ def test_every_answer_says_which_folder_gave_it_and_holds_what_is_documented(tas
         assert found["generation"] == client.get("/info").json()["generation"]
         model.model_validate(found)
         for one in found.get("explanations", []):
-            assert all(set(why) == set(Why.model_fields) for why in one["why"])
+            assert all(set(why) == {field.name for field in fields(Why)} for why in one["why"])
 
 
 @pytest.mark.parametrize(("task", "method"), [(TEXT, "knn-ue"), (TEXT, "dac"), (WORDS, "knn-ue"), (TEXT, "softmax")])
 def test_what_the_server_says_of_itself_is_in_the_schema(task, method, asked):
-    from dataclasses import fields
-
     from knn_ue.serving.http.schemas import Alive, Info, Limits, Ready
     from knn_ue.serving.work.curve import RiskCurve
     from knn_ue.serving.work.drift import DriftReport

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from knn_ue.decisions import RiskThreshold
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
 from knn_ue.serving.work.curve import risk_curve
@@ -43,7 +44,9 @@ def test_the_fitted_threshold_has_the_numbers_it_was_chosen_by(folders):
     rows = np.arange(len(pipe.validation_))
     labels = np.where(rows % 8 == 0, 1 - pipe.validation_.predicted, pipe.validation_.predicted)
     validation = replace(pipe.validation_, labels=labels)
-    fitted = fit_outputs("knn-ue", pipe.calibrator_, validation, rows % 2 == 0, (0.6, 0.3))
+    fitted = fit_outputs(
+        "knn-ue", pipe.calibrator_, validation, rows % 2 == 0, [RiskThreshold(target_risk=0.6, delta=0.3)]
+    )
     assert fitted.threshold.found
 
     curve = risk_curve(fitted)
