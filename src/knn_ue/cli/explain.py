@@ -12,7 +12,7 @@ from knn_ue.errors import InvalidInputError
 def explain(
     ue: Ue,
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; for pairs a premise and a hypothesis.")],
-    top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of neighbors to show (default 5).")] = 5,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of neighbors to show.")] = 5,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:

@@ -27,9 +27,7 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="UE", help="The folder to write.")],
     method: Method = "knn-ue",
     index: Annotated[str, typer.Option(metavar="I", help="auto, exact, or a faiss factory string.")] = "auto",
-    neighbors: Annotated[
-        int, typer.Option(min=1, metavar="K", help="Number of neighbors to look at (default 32).")
-    ] = 32,
+    neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors to look at.")] = 32,
     max_stored: Annotated[
         int | None,
         typer.Option(
@@ -63,7 +61,6 @@ def fit(
     """
     from knn_ue.decisions.registry import new_decision, to_plain
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.fitted import stores_of
 
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
@@ -84,6 +81,8 @@ def fit(
         )
     pipe.save(out)
     threshold = pipe.threshold_
+    stores = pipe.calibrator_.stores.values()
+    indexes = [found for store in stores if (found := getattr(store, "options", None)) is not None]  # not remote ones
     if pipe.decisions_:
         _doubt_guarantee(model, pipe.validation_)
     if as_json:
@@ -91,17 +90,19 @@ def fit(
         done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
         done["decisions"] = to_plain(pipe.decisions_)
-        done["index"] = next((asdict(store.options) for store in stores_of(pipe.calibrator_)), None)
+        done["index"] = next((asdict(options) for options in indexes), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     cut = cut_note(pipe.encoder)
     n_fitted = int((~pipe.fitted_.held_out).sum())  # the others are held out for the decisions
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
-    indexes = {str(store.options) for store in stores_of(pipe.calibrator_)}
     if index == "auto" and indexes:
-        say(f"neighbors are found by {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
+        used = ", ".join({str(options) for options in indexes})
+        say(f"neighbors are found by {used} (knn-ue index tune shows what else was tried)")
     for found in pipe.decisions_:
-        typer.echo(f"{found}{'' if found is not threshold or found.found else '; every answer will be an abstention'}")
+        typer.echo(str(found))
+    if threshold is not None and not threshold.found:
+        say("every answer will be an abstention")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")
 
 
