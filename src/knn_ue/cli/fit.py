@@ -25,6 +25,9 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="UE", help="The folder to write.")],
     method: Method = "knn-ue",
     index: Annotated[str, typer.Option(metavar="I", help="auto, exact, or a faiss factory string.")] = "auto",
+    store: Annotated[
+        str | None, typer.Option(metavar="S", help="Where to store the examples, as SCHEME://...; in the UE folder.")
+    ] = None,
     neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="How many neighbors to look at.")] = 32,
     max_stored: Annotated[
         int | None,
@@ -47,7 +50,7 @@ def fit(
     Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
     """
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.fitted import stores_of
+    from knn_ue.stores import TunableStore
 
     check_ue_folder(out, overwrite=overwrite)
     pipe = UncertaintyPipeline.from_pretrained(model, task.task if task else _task_of(model), device=device)
@@ -58,6 +61,7 @@ def fit(
             validation,
             method=method,
             index=index,
+            store=store,
             n_neighbors=neighbors,
             max_stored=max_stored,
             target_risk=target_risk,
@@ -65,6 +69,7 @@ def fit(
             progress=progress,
         )
     pipe.save(out)
+    tuned = [found for found in pipe.calibrator_.stores.values() if isinstance(found, TunableStore)]
     threshold = pipe.threshold_
     if threshold is not None:
         _doubt_promise(model, pipe.validation_)
@@ -72,13 +77,13 @@ def fit(
         done: dict[str, Any] = {"ue": str(out), "method": method, "task": pipe.task, "labels": list(pipe.class_names)}
         done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
-        done["index"] = next((asdict(store.options) for store in stores_of(pipe.calibrator_)), None)
+        done["index"] = next((asdict(found.options) for found in tuned), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     cut = cut_note(pipe.encoder)
     n_fitted = int((~pipe.fitted_.held_out).sum())  # with --target-risk the others choose the threshold
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
-    indexes = {str(store.options) for store in stores_of(pipe.calibrator_)}
+    indexes = {str(found.options) for found in tuned}
     if index == "auto" and indexes:
         say(f"neighbors are found by {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
     if threshold is not None:

@@ -8,8 +8,8 @@ import numpy as np
 from knn_ue.arrays import FloatArray, softmax
 from knn_ue.entities.evidence import INGREDIENTS
 from knn_ue.entities.model import EntityModel, SentenceReading
-from knn_ue.types import Neighbors, NeighborSearch, Outputs
-from knn_ue.weighting import ExplainedNeighbor, nearest_examples
+from knn_ue.types import Neighbors, Outputs
+from knn_ue.weighting import ExplainedNeighbor, TextsOf, nearest_examples
 
 _NOTABLE = 0.25  # log-odds: less than this is not worth a word
 _WORDS = {
@@ -60,16 +60,21 @@ def explain_entities(
     outputs: Outputs,
     reading: SentenceReading,
     neighbors: Neighbors,
-    store: NeighborSearch,
+    texts_of: TextsOf,
     *,
     top: int,
 ) -> list[EntityExplanation]:
-    """Return an explanation of each entity in `reading`, made of `outputs` and the `neighbors` of every word."""
+    """Return an explanation of each entity in `reading`, made of `outputs` and the `neighbors` of every word.
+
+    `texts_of` is asked once, for the neighbors of all entities.
+    """
     terms = model.entity.terms(reading.evidence.values)
     raw = softmax(outputs.logits).max(axis=1)
     names: Sequence[str] = outputs.class_names or ()
     spans = reading.spans
     rows = zip(spans.kind.tolist(), spans.first.tolist(), spans.last.tolist(), spans.sentence.tolist(), strict=True)
+    first_words = outputs.predicted[spans.first]
+    shown = nearest_examples(neighbors.take(spans.first), first_words, texts_of, names=names, top=top)
     explained = []
     for place, (kind, first, last, sentence) in enumerate(rows):
         raised, lowered = _reasons(terms[place])
@@ -84,7 +89,7 @@ def explain_entities(
                 terms=dict(zip(INGREDIENTS, terms[place].tolist(), strict=True)),
                 raised_by=raised,
                 lowered_by=lowered,
-                neighbors=nearest_examples(neighbors, first, int(outputs.predicted[first]), store, names, top),
+                neighbors=shown[place],
                 text=None if outputs.texts is None else outputs.texts[first],
             )
         )

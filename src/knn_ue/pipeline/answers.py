@@ -8,28 +8,30 @@ import numpy as np
 
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
+from knn_ue.calibrators import Calibrator, Found
 from knn_ue.encoding import Example
 from knn_ue.entities import find_entities
 from knn_ue.pipeline.entity_answers import explain_sentences, sentence_fields
 from knn_ue.pipeline.fitted import search_neighbors, store_of
 from knn_ue.types import Outputs, Prediction
-from knn_ue.weighting import ExplainedNeighbor
+from knn_ue.weighting import ExplainedNeighbor, nearest_examples
 
 Answer = dict[str, Any]
 Threshold = float | Sequence[float]  # for all, or one for each row (in tagging for each sentence)
 
 
-def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int) -> list[Answer]:
+def text_answers(
+    outputs: Outputs, calibrator: Calibrator, *, threshold: Threshold, top: int, found: Found | None = None
+) -> list[Answer]:
     """Return an answer for each row: label, score, raw_score, abstained, neighbors; would_be where it abstained."""
     names = _names(outputs)
     thresholds = _one_each(threshold, len(outputs))
-    if isinstance(calibrator, KnnUE) and top and len(outputs):
-        explained = calibrator.explain(outputs, top=top)  # weight and neighbors from a single search
+    if calibrator.explains and top and len(outputs):
+        explained = calibrator.explain(outputs, top=top, found=found)  # weight and neighbors from a single search
         scores = [(row.predicted, row.confidence, row.raw_confidence) for row in explained]
         neighbors = [[_explained_neighbor(near) for near in row.neighbors] for row in explained]
     else:
-        prediction = calibrator.predict(outputs)
+        prediction = calibrator.predict(outputs, found=found)
         scores = _triples(prediction)
         neighbors = nearest(outputs, calibrator, top=top)
     return [
@@ -39,14 +41,20 @@ def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: Thres
 
 
 def tagged_answers(
-    examples: Sequence[Example], outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int
+    examples: Sequence[Example],
+    outputs: Outputs,
+    calibrator: Calibrator,
+    *,
+    threshold: Threshold,
+    top: int,
+    found: Found | None = None,
 ) -> list[Answer]:
     """Return {"words", "entities"} for each sentence, in order; one without words has neither.
 
     Where entities have a score of their own there are also "score", "none_missed" and "missed": see `entity_answers`.
     """
-    if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
-        full = calibrator.answer(outputs, top=top)
+    if calibrator.reads_entities:
+        full = calibrator.answer(outputs, top=top, found=found)
         explained = explain_sentences(examples, full)
         scores = [[entity.score for entity in sentence.entities] for sentence in explained]
         answers = _tagged(examples, outputs, full.prediction, threshold, scores)
@@ -59,7 +67,7 @@ def tagged_answers(
             ]
             answer |= sentence_fields(sentence)
         return answers
-    answers = _tagged(examples, outputs, calibrator.predict(outputs), threshold, None)
+    answers = _tagged(examples, outputs, calibrator.predict(outputs, found=found), threshold, None)
     starts = np.cumsum([0, *(len(example.parts) for example in examples)]).tolist()
     rows = [
         start + entity["start"] for start, answer in zip(starts, answers, strict=False) for entity in answer["entities"]
@@ -109,39 +117,26 @@ def _tagged(
     return answers
 
 
-def nearest(outputs: Outputs, calibrator: LogitScaling, *, top: int) -> list[list[Answer]]:
+def nearest(outputs: Outputs, calibrator: Calibrator, *, top: int) -> list[list[Answer]]:
     """Return the `top` nearest training examples of each row; none where the method has no datastore."""
     store = store_of(calibrator)
     if store is None or not top or not len(outputs):
         return [[] for _ in range(len(outputs))]
     found = search_neighbors(calibrator, outputs, min(top, len(store)))
     assert found is not None
-    names = _names(outputs)
-    near: list[list[Answer]] = []
-    for row, predicted in enumerate(outputs.predicted.tolist()):
-        present = np.flatnonzero(found.ids[row] >= 0)
-        ids, labels = found.ids[row, present].tolist(), found.labels[row, present].tolist()
-        texts = store.texts_of(ids)
-        near.append(
-            [
-                _neighbor(
-                    number, names[label] if label < len(names) else f"class {label}", distance, text, label == predicted
-                )
-                for number, label, distance, text in zip(
-                    ids, labels, found.distances[row, present].tolist(), texts, strict=True
-                )
-            ]
-        )
-    return near
+    shown = nearest_examples(found, outputs.predicted, store.texts_of, names=_names(outputs), top=top)
+    return [[_explained_neighbor(near) for near in row] for row in shown]
 
 
-def scored_answers(outputs: Outputs, calibrator: LogitScaling) -> tuple[FloatArray, BoolArray]:
+def scored_answers(
+    outputs: Outputs, calibrator: Calibrator, found: Found | None = None
+) -> tuple[FloatArray, BoolArray]:
     """Return the confidence and correctness of what a user is given: texts, entities, or words of other taggers."""
     labels = outputs.require_labels("target_risk")
-    if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
-        reading = calibrator.read(outputs)
+    if calibrator.reads_entities:
+        reading = calibrator.read(outputs, found=found)
         return reading.scores, reading.spans.same_in(find_entities(outputs, labels))
-    prediction = calibrator.predict(outputs)
+    prediction = calibrator.predict(outputs, found=found)
     if outputs.groups is None or not metrics.mark_entities(_names(outputs)):
         return prediction.confidence, prediction.predicted == labels
     names = np.array(_names(outputs))
@@ -175,11 +170,13 @@ def _answer(key: str, value: str, score: float, raw: float, *, abstained: bool) 
 
 
 def _explained_neighbor(near: ExplainedNeighbor) -> Answer:
-    return _neighbor(near.id, near.label_name, near.distance, near.text, near.agrees)
-
-
-def _neighbor(number: int, label: str, distance: float, text: str | None, agrees: bool) -> Answer:
-    return {"id": number, "label": label, "distance": distance, "text": text, "agrees": agrees}
+    return {
+        "id": near.id,
+        "label": near.label_name,
+        "distance": near.distance,
+        "text": near.text,
+        "agrees": near.agrees,
+    }
 
 
 def _triples(prediction: Prediction) -> list[tuple[int, float, float]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from knn_ue.calibrators.knn_entity import TaggedAnswer
+from knn_ue.calibrators import TaggedAnswer
 from knn_ue.encoding import Example
 from knn_ue.entities import EntityExplanation
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from knn_ue.arrays import check_positive
-from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
+from knn_ue.calibrators import Calibrator
 from knn_ue.decisions.risk import RiskThreshold
 from knn_ue.encoding import Example, Pooling, Task
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
@@ -22,8 +22,8 @@ from knn_ue.pipeline.fitting import (
     check_outputs,
     chosen_options,
     encoder_for,
-    fit_outputs,
     fit_rows,
+    refit,
     stage,
 )
 from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
@@ -105,6 +105,7 @@ class UncertaintyPipeline:
         *,
         method: str = "knn-ue",
         index: str | IndexOptions = "auto",
+        store: str | None = None,
         n_neighbors: int = 32,
         max_stored: int | None = None,
         target_risk: float | None = None,
@@ -113,6 +114,9 @@ class UncertaintyPipeline:
         progress: Progress | None = None,
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
+
+        `store` is where the examples are stored, an address such as "milvus://host:19530/name" (see
+        `knn_ue.stores.registry`); by default in the UE folder. At an address the index is the store's own business.
 
         `max_stored` stores at most so many of them (words, in tagging), of every class as many as far as it has them.
 
@@ -131,6 +135,7 @@ class UncertaintyPipeline:
         options = FitOptions(
             method=method,
             index=index,
+            store=store,
             n_neighbors=n_neighbors,
             max_stored=max_stored,
             target_risk=target_risk,
@@ -209,7 +214,7 @@ class UncertaintyPipeline:
         With knn-ue-entity: a record a sentence, with its entities, what raised and lowered each, and what was missed.
         """
         calibrator = self.calibrator_
-        if not isinstance(calibrator, KnnUE):
+        if not calibrator.explains:
             raise InvalidInputError(
                 f"explain needs the method knn-ue or knn-ue-no-label, this pipeline was fitted with {self.method_!r}: "
                 "fit with one of them"
@@ -218,7 +223,7 @@ class UncertaintyPipeline:
         outputs = self.encoder.encode(examples, with_labels=False)
         if not len(outputs):
             return []
-        if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
+        if calibrator.reads_entities:
             check_positive(top, "top")
             return explain_sentences(examples, calibrator.answer(outputs, top=top))
         return calibrator.explain(outputs, top=top)
@@ -242,11 +247,8 @@ class UncertaintyPipeline:
         self._fit_anew(with_index(self._ready(), index))
         return self
 
-    def _fit_anew(self, calibrator: LogitScaling) -> None:
-        fitted = self._ready()
-        threshold = fitted.threshold
-        risk = None if threshold is None else (threshold.target_risk, threshold.delta)
-        self.fitted_ = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, risk)
+    def _fit_anew(self, calibrator: Calibrator) -> None:
+        self.fitted_ = refit(self._ready(), calibrator)
         self._calibrator_folder = None
 
     def save(self, path: str | Path) -> None:
@@ -305,7 +307,7 @@ class UncertaintyPipeline:
         return self._ready().method
 
     @property
-    def calibrator_(self) -> LogitScaling:
+    def calibrator_(self) -> Calibrator:
         """The fitted calibrator."""
         return self._ready().calibrator
 
@@ -337,7 +339,7 @@ class UncertaintyPipeline:
         return self._answer_windows(examples, calibrator, threshold, top)
 
     def _answer_windows(
-        self, examples: Iterable[Example], calibrator: LogitScaling, threshold: float, top: int
+        self, examples: Iterable[Example], calibrator: Calibrator, threshold: float, top: int
     ) -> Iterator[Answer]:
         size = self.encoder.options.batch_size * _BATCHES_AT_ONCE
         for window in read_windows(examples, self.task, n_rows=size):

@@ -1,7 +1,6 @@
 """One batch of many requests through the model: encode once, search once, and cut the results apart."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
@@ -9,14 +8,13 @@ from typing import Any, Literal
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
+from knn_ue.calibrators import Calibrator, Found
 from knn_ue.encoding import Example
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
-from knn_ue.pipeline.fitted import closeness
+from knn_ue.pipeline.fitted import closeness, shown_neighbors
 from knn_ue.serving.explaining import explain_rows
 from knn_ue.serving.state import Served
-from knn_ue.stores import Datastore
-from knn_ue.types import Neighbors, Outputs
+from knn_ue.types import Outputs
 
 Kind = Literal["answer", "explain", "encode"]
 
@@ -46,24 +44,6 @@ class Done:
     agreement: FloatArray | None = None
 
 
-class _Snapshot:
-    """A datastore as it is now, for one batch, which remembers the last neighbors it found."""
-
-    def __init__(self, store: Datastore) -> None:
-        self._store = store.detached()
-        self.found: Neighbors | None = None
-
-    def __len__(self) -> int:
-        return len(self._store)
-
-    def search(self, features: FloatArray, n_neighbors: int) -> Neighbors:
-        self.found = self._store.search(features, n_neighbors)
-        return self.found
-
-    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
-        return self._store.texts_of(ids)
-
-
 def run_batch(served: Served, works: Sequence[Work]) -> list[Done | Exception]:
     """Return the result of each work, all of them from one pass through the model."""
     examples = [example for work in works for example in work.examples]
@@ -86,13 +66,14 @@ def _answer(
     wanted = outputs if len(rows) == len(outputs) else outputs.take(rows)
     examples = [example for number in asked for example in works[number].examples]
     thresholds = [pipe.abstention_threshold(works[n].threshold) for n in asked for _ in works[n].examples]
-    calibrator, snapshot = _frozen(pipe.calibrator_)
+    calibrator = _frozen(pipe.calibrator_)
+    found = calibrator.search(wanted)
     top = max(works[number].top for number in asked)
     if pipe.task == "token-classification":
-        answers = tagged_answers(examples, wanted, calibrator, threshold=thresholds, top=top)
+        answers = tagged_answers(examples, wanted, calibrator, threshold=thresholds, top=top, found=found)
     else:
-        answers = text_answers(wanted, calibrator, threshold=thresholds, top=top)
-    near = None if snapshot is None else _closeness(calibrator, snapshot, wanted)
+        answers = text_answers(wanted, calibrator, threshold=thresholds, top=top, found=found)
+    near = _closeness(found, wanted)
     done: dict[int, Done] = {}
     first_answer = first_row = 0
     for number in asked:
@@ -119,30 +100,17 @@ def _cuts(served: Served, works: Sequence[Work]) -> list[int]:
     return [0, *accumulate(sizes)]
 
 
-def _frozen(calibrator: LogitScaling) -> tuple[LogitScaling, _Snapshot | None]:
-    """Return the calibrator over its datastores as they are now, so that a batch never sees half of a change."""
-    frozen: LogitScaling = copy(calibrator)
-    if isinstance(frozen, KnnUE) and isinstance(frozen.store, Datastore):
-        frozen.store = snapshot = _Snapshot(frozen.store)
-        return frozen, snapshot
-    if isinstance(frozen, DensityAwareCalibration):
-        snapshots = [_Snapshot(store) for store in frozen.stores if isinstance(store, Datastore)]
-        frozen.stores = snapshots
-        return frozen, snapshots[-1]
-    return frozen, None
+def _frozen(calibrator: Calibrator) -> Calibrator:
+    """Return the calibrator over its stores as they are now, so that a batch never sees half of a change."""
+    return calibrator.with_stores({name: store.snapshot() for name, store in calibrator.stores.items()})
 
 
-def _closeness(calibrator: LogitScaling, snapshot: _Snapshot, outputs: Outputs) -> tuple[FloatArray, FloatArray] | None:
-    n_neighbors: int = getattr(calibrator, "n_neighbors", 0)
-    found = snapshot.found
-    if found is None or found.ids.shape != (len(outputs), n_neighbors):
-        # The last search was another one: that of the neighbors to show.
-        calibrator.weight(outputs)
-        found = snapshot.found
-    return None if found is None else closeness(found, outputs.predicted)
+def _closeness(found: Found, outputs: Outputs) -> tuple[FloatArray, FloatArray] | None:
+    neighbors = shown_neighbors(found)
+    return None if neighbors is None else closeness(neighbors, outputs.predicted)
 
 
-def _why(served: Served, work: Work, outputs: Outputs, calibrator: LogitScaling) -> list[list[dict[str, Any]]]:
+def _why(served: Served, work: Work, outputs: Outputs, calibrator: Calibrator) -> list[list[dict[str, Any]]]:
     rows = explain_rows(served, outputs, calibrator, top=work.top)
     if served.pipe.task != "token-classification":
         return [[row] for row in rows]

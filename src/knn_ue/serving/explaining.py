@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, softmax
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
+from knn_ue.calibrators import Calibrator
 from knn_ue.pipeline.answers import nearest
 from knn_ue.serving.projection import project
 from knn_ue.serving.state import Served
@@ -18,12 +18,12 @@ _MAPS = 64  # rows of one request that get a map
 Why = dict[str, Any]
 
 
-def explain_rows(served: Served, outputs: Outputs, calibrator: LogitScaling, *, top: int) -> list[Why]:
+def explain_rows(served: Served, outputs: Outputs, calibrator: Calibrator, *, top: int) -> list[Why]:
     """Return the reasons of each row, in the order of `outputs`."""
     if not len(outputs):
         return []
-    reasons = _terms(outputs, calibrator) if isinstance(calibrator, KnnUE) else _weights(outputs, calibrator)
-    probs = softmax(outputs.logits, np.array([reason["weight"] for reason in reasons]))
+    reasons = _terms(outputs, calibrator) if calibrator.explains else _neighbors_only(outputs, calibrator)
+    probs = calibrator.predict_proba(outputs)
     raw = softmax(outputs.logits)
     names = served.pipe.class_names
     return [
@@ -42,7 +42,7 @@ def explain_rows(served: Served, outputs: Outputs, calibrator: LogitScaling, *, 
     ]
 
 
-def _terms(outputs: Outputs, calibrator: KnnUE) -> list[Why]:
+def _terms(outputs: Outputs, calibrator: Calibrator) -> list[Why]:
     """Return the weight of kNN-UE, its two terms and all neighbors behind them, from a single search."""
     usual: tuple[float | None, float | None] = getattr(calibrator, "typical_", (None, None))
     return [
@@ -64,9 +64,11 @@ def _terms(outputs: Outputs, calibrator: KnnUE) -> list[Why]:
     ]
 
 
-def _weights(outputs: Outputs, calibrator: LogitScaling) -> list[Why]:
-    """Return the weight of another method, and its neighbors where it has a datastore."""
-    near = nearest(outputs, calibrator, top=getattr(calibrator, "n_neighbors", 0))
+def _neighbors_only(outputs: Outputs, calibrator: Calibrator) -> list[Why]:
+    """Return the neighbors of a method that has no terms to show, where it has a store."""
+    near = nearest(outputs, calibrator, top=calibrator.n_neighbors)
+    weights = calibrator.weight(outputs)
+    listed = [None] * len(outputs) if weights is None else weights.tolist()
     none = dict.fromkeys(("distance_term", "label_term", "usual_distance_term", "usual_label_term"))
     return [
         {
@@ -77,7 +79,7 @@ def _weights(outputs: Outputs, calibrator: LogitScaling) -> list[Why]:
             "lowered_by": [],
             "neighbors": found,
         }
-        for weight, found in zip(calibrator.weight(outputs).tolist(), near, strict=True)
+        for weight, found in zip(listed, near, strict=True)
     ]
 
 
@@ -92,8 +94,7 @@ def _map(served: Served, outputs: Outputs, row: int, near: list[Why]) -> Why | N
     vectors = None if store is None or not near else store.vectors_of([neighbor["id"] for neighbor in near])
     if store is None or vectors is None:
         return None
-    layered = isinstance(served.pipe.calibrator_, DensityAwareCalibration) and outputs.layers
-    features = outputs.layers[-1] if layered and outputs.layers else outputs.require_features("the map")
+    *_, features = served.pipe.calibrator_.queries(outputs).values()
     here: BoolArray = np.logical_not(np.isnan(vectors).any(axis=1))  # an example may be removed at this very moment
     places, shown = project(np.vstack((store.normalized(features[row : row + 1]), vectors[here])))
     there = [neighbor for neighbor, found in zip(near, here.tolist(), strict=True) if found]

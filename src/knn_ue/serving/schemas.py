@@ -247,7 +247,7 @@ class Why(BaseModel):
     score: float
     raw_score: float
     classes: list[ClassScore]
-    weight: float
+    weight: float | None
     distance_term: float | None
     label_term: float | None
     usual_distance_term: float | None

@@ -1,6 +1,6 @@
 """Neighbors -> the weight that multiplies the logits: its formula, its fit, its explanation."""
 
-from knn_ue.weighting.explain import ExplainedNeighbor, Explanation, explain_rows, nearest_examples
+from knn_ue.weighting.explain import ExplainedNeighbor, Explanation, TextsOf, explain_rows, nearest_examples
 from knn_ue.weighting.fit import TAU_RANGE, fit_weight
 from knn_ue.weighting.formula import (
     Distance,
@@ -21,6 +21,7 @@ __all__ = [
     "Positivity",
     "ScaledLogits",
     "TemperatureMap",
+    "TextsOf",
     "Weight",
     "WeightParams",
     "agreement",

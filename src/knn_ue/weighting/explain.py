@@ -1,13 +1,15 @@
 """Why a confidence is what it is: the weight, its two terms, and the neighbors behind them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from knn_ue.arrays import softmax
-from knn_ue.types import Neighbors, NeighborSearch, Outputs
+from knn_ue.arrays import IntArray, softmax
+from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting.formula import Weight
+
+TextsOf = Callable[[IntArray], list[str | None]]  # ids -> the text stored with each
 
 _NOTABLE = 0.1  # a term within 10 % of its usual size is called usual
 
@@ -63,17 +65,21 @@ def explain_rows(
     outputs: Outputs,
     neighbors: Neighbors,
     weight: Weight,
-    store: NeighborSearch,
+    texts_of: TextsOf,
     *,
     top: int,
     typical: tuple[float, float] | None,
 ) -> list[Explanation]:
-    """Return an explanation of each row; `typical` are the validation medians of the two terms."""
+    """Return an explanation of each row; `typical` are the validation medians of the two terms.
+
+    `texts_of` is asked once, for the neighbors of all rows.
+    """
     names = outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]
     rows = np.arange(len(outputs))
     raw = softmax(outputs.logits)[rows, outputs.predicted]
     calibrated = softmax(outputs.logits, weight.total)[rows, outputs.predicted]
     agrees = neighbors.labels == outputs.predicted[:, None]
+    shown = nearest_examples(neighbors, outputs.predicted, texts_of, names=names, top=top)
     explanations = []
     for row in rows.tolist():
         raised, lowered = _reasons(weight, row, typical, int(agrees[row].sum()), neighbors.n_neighbors)
@@ -91,7 +97,7 @@ def explain_rows(
                 n_neighbors=neighbors.n_neighbors,
                 raised_by=raised,
                 lowered_by=lowered,
-                neighbors=nearest_examples(neighbors, row, predicted, store, names, top),
+                neighbors=shown[row],
                 text=None if outputs.texts is None else outputs.texts[row],
             )
         )
@@ -123,19 +129,22 @@ def _reasons(
 
 
 def nearest_examples(
-    neighbors: Neighbors, row: int, predicted: int, store: NeighborSearch, names: Sequence[str], top: int
-) -> tuple[ExplainedNeighbor, ...]:
-    """Return the `top` nearest stored examples of one row, and whether they carry its `predicted` class."""
-    found = [place for place in range(min(top, neighbors.n_neighbors)) if neighbors.ids[row, place] >= 0]
-    ids = [int(neighbors.ids[row, place]) for place in found]
-    return tuple(
-        ExplainedNeighbor(
-            id=neighbor,
-            label=(label := int(neighbors.labels[row, place])),
+    neighbors: Neighbors, predicted: IntArray, texts_of: TextsOf, *, names: Sequence[str], top: int
+) -> list[tuple[ExplainedNeighbor, ...]]:
+    """Return the `top` nearest stored examples of each row, and whether they carry its `predicted` class (n,)."""
+    ids = neighbors.ids[:, :top]
+    rows, places = np.nonzero(ids >= 0)
+    texts = texts_of(ids[rows, places]) if len(rows) else []
+    shown: list[list[ExplainedNeighbor]] = [[] for _ in range(len(neighbors))]
+    for row, place, text in zip(rows.tolist(), places.tolist(), texts, strict=True):
+        label = int(neighbors.labels[row, place])
+        near = ExplainedNeighbor(
+            id=int(ids[row, place]),
+            label=label,
             label_name=names[label] if label < len(names) else f"class {label}",
             distance=float(neighbors.distances[row, place]),
-            agrees=label == predicted,
+            agrees=label == int(predicted[row]),
             text=text,
         )
-        for place, neighbor, text in zip(found, ids, store.texts_of(ids), strict=True)
-    )
+        shown[row].append(near)
+    return [tuple(near) for near in shown]
