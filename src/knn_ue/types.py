@@ -1,10 +1,9 @@
-"""The records that stages hand to each other, and the two contracts they keep."""
+"""The records that stages hand to each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -167,45 +166,6 @@ class Prediction:
 
     def __len__(self) -> int:
         return len(self.predicted)
-
-
-@runtime_checkable
-class NeighborSearch(Protocol):
-    """Whatever finds the nearest stored examples of feature vectors."""
-
-    def __len__(self) -> int: ...
-
-    def search(self, features: FloatArray, n_neighbors: int) -> Neighbors:
-        """Return the `n_neighbors` nearest stored examples of each row of `features`, padded with id -1."""
-        ...
-
-    def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
-        """Return the text stored with each id, None where there is none."""
-        ...
-
-
-@runtime_checkable
-class Calibrator(Protocol):
-    """Whatever turns `Outputs` into probabilities one can trust."""
-
-    keeps_prediction: ClassVar[bool]
-    fitted_on_validation: ClassVar[bool]
-
-    def fit(self, validation: Outputs) -> Self:
-        """Learn from labelled outputs that the model was not trained on."""
-        ...
-
-    def predict_proba(self, outputs: Outputs) -> FloatArray:
-        """Return probabilities (n, classes) whose rows sum to one."""
-        ...
-
-    def predict(self, outputs: Outputs) -> Prediction:
-        """Return the answers with calibrated and raw confidence."""
-        ...
-
-    def save(self, path: str | Path) -> None:
-        """Write everything needed to load this calibrator again into a folder."""
-        ...
 
 
 def _row_numbers(rows: object, n_rows: int) -> IntArray:

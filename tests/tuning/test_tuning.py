@@ -195,7 +195,10 @@ def make_bench(wide, validation):
         n_neighbors=8,
         use_labels=True,
         tolerance=Tolerance(),
-        scored=lambda outputs, calibrator: (calibrator.predict(outputs).confidence, np.ones(len(outputs), bool)),
+        scored=lambda outputs, calibrator, found: (
+            calibrator.predict(outputs, found=found).confidence,
+            np.ones(len(outputs), bool),
+        ),
     )
 
 

@@ -5,10 +5,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.base import LogitScaling, SavedState
-from knn_ue.calibrators.contract import Found
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 
 
@@ -22,7 +21,7 @@ class SoftmaxResponse(LogitScaling):
 
     kind: ClassVar[str] = "softmax"
 
-    def _fit(self, validation: Outputs) -> None:
+    def _fit(self, _validation: Outputs, _found: Found, /) -> None:
         """Nothing to learn."""
 
     def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
@@ -32,5 +31,5 @@ class SoftmaxResponse(LogitScaling):
         return SavedState(options={})
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (nothing was stored)
+    def _from_stored(cls, _stored: FolderContent, _stores: Stores, /) -> Self:
         return cls()

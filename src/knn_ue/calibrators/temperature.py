@@ -5,10 +5,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.base import LogitScaling, SavedState
-from knn_ue.calibrators.contract import Found
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import fit_temperature
 
@@ -26,7 +25,7 @@ class TemperatureScaling(LogitScaling):
 
     temperature_: float
 
-    def _fit(self, validation: Outputs) -> None:
+    def _fit(self, validation: Outputs, _found: Found, /) -> None:
         self.temperature_ = fit_temperature(validation.logits, validation.require_labels("TemperatureScaling.fit"))
 
     def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
@@ -36,7 +35,7 @@ class TemperatureScaling(LogitScaling):
         return SavedState(options={"temperature": self.temperature_})
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
+    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
         calibrator = cls()
         calibrator.temperature_ = float(stored.options["temperature"])
         if not calibrator.temperature_ > 0:

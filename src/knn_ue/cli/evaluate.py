@@ -10,7 +10,7 @@ from knn_ue.cli.options import AsJson, Device, Ue
 from knn_ue.cli.places import check_writable
 
 if TYPE_CHECKING:
-    from knn_ue.calibrators import LogitScaling
+    from knn_ue.calibrators import Calibrator
     from knn_ue.pipeline import UncertaintyPipeline
 
 _REPORT_DRAWS = 200
@@ -81,7 +81,7 @@ def evaluate(
         print_evaluation(evaluation)
 
 
-def _calibrators(pipe: "UncertaintyPipeline") -> "dict[str, LogitScaling]":
+def _calibrators(pipe: "UncertaintyPipeline") -> "dict[str, Calibrator]":
     """Return the fitted method and, to compare it with, temperature scaling fitted on the same rows."""
     from knn_ue.methods import make_calibrator
 

@@ -27,6 +27,10 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="UE", help="The folder to write.")],
     method: Method = "knn-ue",
     index: Annotated[str, typer.Option(metavar="I", help="auto, exact, or a faiss factory string.")] = "auto",
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="S", help="Address to store the examples at, SCHEME://... (default: in the UE folder)."),
+    ] = None,
     neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors to look at.")] = 32,
     max_stored: Annotated[
         int | None,
@@ -61,6 +65,7 @@ def fit(
     """
     from knn_ue.decisions.registry import new_decision, to_plain
     from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.stores import TunableStore
 
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
@@ -72,6 +77,7 @@ def fit(
             validation,
             method=method,
             index=index,
+            store=store,
             n_neighbors=neighbors,
             max_stored=max_stored,
             target_risk=target_risk,
@@ -80,9 +86,8 @@ def fit(
             progress=progress,
         )
     pipe.save(out)
+    tuned = [found for found in pipe.calibrator_.stores.values() if isinstance(found, TunableStore)]
     threshold = pipe.threshold_
-    stores = pipe.calibrator_.stores.values()
-    indexes = [found for store in stores if (found := getattr(store, "options", None)) is not None]  # not remote ones
     if pipe.decisions_:
         _doubt_guarantee(model, pipe.validation_)
     if as_json:
@@ -90,17 +95,17 @@ def fit(
         done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
         done["decisions"] = to_plain(pipe.decisions_)
-        done["index"] = next((asdict(options) for options in indexes), None)
+        done["index"] = next((asdict(found.options) for found in tuned), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     cut = cut_note(pipe.encoder)
     n_fitted = int((~pipe.fitted_.held_out).sum())  # the others are held out for the decisions
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
+    indexes = {str(found.options) for found in tuned}
     if index == "auto" and indexes:
-        used = ", ".join({str(options) for options in indexes})
-        say(f"neighbors are found by {used} (knn-ue index tune shows what else was tried)")
-    for found in pipe.decisions_:
-        typer.echo(str(found))
+        say(f"neighbors are found by {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
+    for fitted in pipe.decisions_:
+        typer.echo(str(fitted))
     if threshold is not None and not threshold.found:
         say("every answer will be an abstention")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")

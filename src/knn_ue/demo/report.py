@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from knn_ue.calibrators import LogitScaling
+from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import digest, key_of, key_of_program
 from knn_ue.metrics import Interval
 from knn_ue.report import TEST, Evaluation, EvaluationOptions, Table, build_report
@@ -28,7 +28,7 @@ class WrittenReport:
 
 def written_report(
     folder: Path,
-    calibrators: Mapping[str, LogitScaling],
+    calibrators: Mapping[str, Calibrator],
     sets: Mapping[str, Outputs],
     *,
     n_bootstrap: int,

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from knn_ue.arrays import softmax
-from knn_ue.calibrators import KnnUE, TemperatureScaling
+from knn_ue.calibrators import Calibrator, KnnUE, TemperatureScaling
 from knn_ue.demo.folder import demo_folder
 from knn_ue.errors import MissingExtraError
 from knn_ue.methods import make_calibrator
 from knn_ue.plots import reliability_diagram, risk_coverage
 from knn_ue.report import RAW, STYLES, TEST, Evaluation, evaluate
 from knn_ue.toy import pockets, two_blobs
-from knn_ue.types import Calibrator, Outputs
+from knn_ue.types import Outputs
 
 _METHODS = ("temperature", "mahalanobis", "dac", "knn-ue-no-label", "knn-ue")
 _DRAWN = ("temperature", "knn-ue")

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from knn_ue import metrics
-from knn_ue.arrays import FloatArray, softmax
-from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
-from knn_ue.calibrators.base import prediction_of
+from knn_ue.arrays import FloatArray
+from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.answers import Answers, answers_of
 from knn_ue.experiments.bench import Bench
@@ -17,7 +16,7 @@ from knn_ue.experiments.measures import detection_of, scores_of
 from knn_ue.experiments.shared_search import SharedSearch
 from knn_ue.experiments.specs import EXACT, PASSES, Spec
 from knn_ue.methods import METHODS
-from knn_ue.stores import Datastore
+from knn_ue.stores import tunable
 from knn_ue.types import Outputs
 
 _QUERIES = 2048  # of each set: enough to tell how much an index finds
@@ -44,12 +43,13 @@ def score_cell(bench: Bench, spec: Spec, seed: int) -> Content:
         inside: Answers | None = None
         for part, rows in bench.sets_of(spec).items():
             outputs = bench.outputs(spec, seed, part)
-            weight = calibrator.weight(outputs)  # once: it may be a search for neighbors
-            prediction = prediction_of(outputs, softmax(outputs.logits, weight))
+            found = calibrator.search(outputs)  # once, for the weight and the probabilities
+            weight = calibrator.weight(outputs, found=found)
+            prediction = calibrator.predict(outputs, found=found)
             answers = answers_of(outputs, prediction, rows, entity_scores_of(calibrator, outputs))
             measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
             measured |= scores_of(answers)
-            if isinstance(calibrator, KnnUE):
+            if calibrator.explains and weight is not None:
                 measured |= weights(outputs, weight, prediction.confidence)
             if inside is not None and rows.role in ("out", "outside"):
                 measured |= detection_of(inside, answers)
@@ -69,7 +69,7 @@ def read_answers(bench: Bench, spec: Spec, seed: int, part: str) -> Answers | No
     return None if arrays is None else Answers.from_arrays(arrays)
 
 
-def fitted(bench: Bench, spec: Spec, seed: int, *, shared: bool = False) -> LogitScaling:
+def fitted(bench: Bench, spec: Spec, seed: int, *, shared: bool = False) -> Calibrator:
     """Return the calibrator of the method, fitted on the rows that did not stop the training.
 
     With `shared` its exact searches are those of all methods, found once: not for what is timed.
@@ -79,19 +79,22 @@ def fitted(bench: Bench, spec: Spec, seed: int, *, shared: bool = False) -> Logi
     fitting = bench.outputs(seen, seed, "fitting")
     method = METHODS[spec.method]
     calibrator = from_training(bench, spec, seed) if method.reads_training else method.make(fitting, spec.search)
-    if shared and spec.index == EXACT and isinstance(calibrator, KnnUE) and isinstance(calibrator.store, Datastore):
-        calibrator.store = SharedSearch(calibrator.store, bench.store, bench.setup.name)
+    if shared and spec.index == EXACT and calibrator.explains:
+        stores = calibrator.stores.items()
+        calibrator = calibrator.with_stores(
+            {name: SharedSearch(tunable(store), bench.store, bench.setup.name) for name, store in stores}
+        )
     return calibrator.fit(fitting)
 
 
-def from_training(bench: Bench, spec: Spec, seed: int) -> LogitScaling:
+def from_training(bench: Bench, spec: Spec, seed: int) -> Calibrator:
     """Return the calibrator of a method with what it keeps of the training rows, its index built, not fitted."""
     return METHODS[spec.method].make(bench.outputs(spec, seed, "train"), spec.search)
 
 
-def entity_scores_of(calibrator: LogitScaling, outputs: Outputs) -> FloatArray | None:
+def entity_scores_of(calibrator: Calibrator, outputs: Outputs) -> FloatArray | None:
     """Return factors (n,) of the words whose product over an entity is its score, where the method has its own."""
-    if not (isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities):
+    if not calibrator.reads_entities:
         return None
     reading = calibrator.read(outputs)
     factors = np.ones(len(outputs))
@@ -112,14 +115,13 @@ def weights(outputs: Outputs, weight: FloatArray, confidence: FloatArray) -> dic
     return found
 
 
-def coverage(bench: Bench, spec: Spec, seed: int, calibrator: LogitScaling) -> dict[str, float]:
+def coverage(bench: Bench, spec: Spec, seed: int, calibrator: Calibrator) -> dict[str, float]:
     """Return the share of the exact neighbors that the index of a method finds, by test set."""
-    assert isinstance(calibrator, KnnUE)
-    assert isinstance(calibrator.store, Datastore)
-    exact = calibrator.store.reindexed(EXACT)
+    (indexed,) = calibrator.stores.values()
+    exact = tunable(indexed).reindexed(EXACT)
     found = {}
     for part in bench.sets_of(spec):
         queries = bench.outputs(spec, seed, part).require_features("coverage")[:_QUERIES]
-        ids = [store.search(queries, spec.n_neighbors).ids for store in (exact, calibrator.store)]
+        ids = [store.search(queries, spec.n_neighbors).ids for store in (exact, indexed)]
         found[part] = metrics.neighbor_coverage(exact_ids=ids[0], found_ids=ids[1])
     return found

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knn_ue.calibrators import KnnUE
 from knn_ue.demo.cache import key_of
 from knn_ue.experiments.bench import Bench
 from knn_ue.experiments.cells import REVISION, CellName, Content
@@ -99,8 +98,7 @@ def _searches(bench: Bench, timing: TimingSpec, seed: int) -> Mapping[Spec, Call
 
     def prepared(spec: Spec) -> Callable[[], float]:
         calibrator = from_training(bench, spec, seed)
-        assert isinstance(calibrator, KnnUE)
-        store = calibrator.store
+        (store,) = calibrator.stores.values()
         features = bench.outputs(spec, seed, timing.part).require_features("timing")[:_QUERIES]
         queries = np.ascontiguousarray(features)
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
-from knn_ue.calibrators import LogitScaling
+from knn_ue.calibrators import Calibrator
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import Example, Pooling, Task
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
@@ -23,8 +23,8 @@ from knn_ue.pipeline.fitting import (
     check_outputs,
     chosen_options,
     encoder_for,
-    fit_outputs,
     fit_rows,
+    refit,
     stage,
 )
 from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
@@ -106,6 +106,7 @@ class UncertaintyPipeline:
         *,
         method: str = "knn-ue",
         index: str | IndexOptions = "auto",
+        store: str | None = None,
         n_neighbors: int = 32,
         max_stored: int | None = None,
         target_risk: float | None = None,
@@ -115,6 +116,9 @@ class UncertaintyPipeline:
         progress: Progress | None = None,
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
+
+        `store` is where the examples are stored, an address such as "milvus://host:19530/name" (see
+        `knn_ue.stores.registry`); by default in the UE folder. At an address the index is the store's own business.
 
         `max_stored` stores at most so many of them (words, in tagging), of every class as many as far as it has them.
 
@@ -134,6 +138,7 @@ class UncertaintyPipeline:
         options = FitOptions(
             method=method,
             index=index,
+            store=store,
             n_neighbors=n_neighbors,
             max_stored=max_stored,
             decisions=all_decisions(decisions, target_risk, delta),
@@ -240,9 +245,8 @@ class UncertaintyPipeline:
         self._fit_anew(with_index(self._ready(), index))
         return self
 
-    def _fit_anew(self, calibrator: LogitScaling) -> None:
-        fitted = self._ready()
-        self.fitted_ = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions)
+    def _fit_anew(self, calibrator: Calibrator) -> None:
+        self.fitted_ = refit(self._ready(), calibrator)
         self._calibrator_folder = None
 
     def save(self, path: str | Path) -> None:
@@ -290,7 +294,7 @@ class UncertaintyPipeline:
         return self._ready().method
 
     @property
-    def calibrator_(self) -> LogitScaling:
+    def calibrator_(self) -> Calibrator:
         """The fitted calibrator."""
         return self._ready().calibrator
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import check_choice
-from knn_ue.calibrators import KnnUE
+from knn_ue.calibrators import Calibrator
 from knn_ue.errors import MissingExtraError, StorageError
 from knn_ue.report.comparison import Comparison, compare
 from knn_ue.report.evaluation import AnsweredSet, answered_sets, check_draws, evaluate_sets
@@ -24,7 +24,7 @@ from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
 from knn_ue.report.record import RAW, Evaluation, EvaluationOptions
 from knn_ue.storage import created_folder, library_version, storage_errors
-from knn_ue.types import Calibrator, Outputs
+from knn_ue.types import Outputs
 
 _FAVORITE = "knn-ue"
 
@@ -102,7 +102,7 @@ def build_report(
     *,
     title: str = "How sure is the model, really?",
     method: str | None = None,
-    explain_with: KnnUE | None = None,
+    explain_with: Calibrator | None = None,
     n_mistakes: int = 3,
     n_bins: int = 10,
     n_bootstrap: int = 200,
@@ -160,12 +160,12 @@ def _pictures(
 
 
 def _explainer(
-    calibrators: Mapping[str, Calibrator], method: str, given: KnnUE | None
-) -> tuple[str | None, KnnUE | None]:
+    calibrators: Mapping[str, Calibrator], method: str, given: Calibrator | None
+) -> tuple[str | None, Calibrator | None]:
     """Return the calibrator that can name neighbors, and its name if it has one here."""
     for name in (method, *calibrators):
         found = calibrators[name]
-        if isinstance(found, KnnUE) and (given is None or found is given):
+        if found.explains and (given is None or found is given):
             return name, found
     return ("kNN-UE" if given else None), given
 

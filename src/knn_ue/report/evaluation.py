@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_not_empty, check_positive, softmax
-from knn_ue.calibrators import KnnUEEntity
+from knn_ue.calibrators import Calibrator
 from knn_ue.entities import SentenceReading, is_tagged
 from knn_ue.errors import InvalidInputError
 from knn_ue.report.measures import (
@@ -18,7 +18,7 @@ from knn_ue.report.measures import (
     sentence_measures,
 )
 from knn_ue.report.record import RAW, TEST, Evaluation, EvaluationOptions, Table
-from knn_ue.types import Calibrator, Outputs
+from knn_ue.types import Outputs
 
 _ONE = "calibrated"
 _ELSEWHERE = "out_of_domain"
@@ -131,7 +131,7 @@ def _table(caption: str, n: int, measures: Mapping[str, Measures], options: Eval
 def _answered(calibrators: Mapping[str, Calibrator], outputs: Outputs) -> AnsweredSet:
     probs, readings = {RAW: softmax(outputs.logits)}, {}
     for name, calibrator in calibrators.items():
-        if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities and is_tagged(outputs):
+        if calibrator.reads_entities and is_tagged(outputs):
             answer = calibrator.answer(outputs, top=0)
             probs[name], readings[name] = answer.prediction.probs, answer.reading
             continue

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators import KnnUE
+from knn_ue.calibrators import Calibrator
 from knn_ue.report.evaluation import AnsweredSet
 from knn_ue.report.record import RAW
 from knn_ue.types import Outputs
@@ -39,7 +39,7 @@ class Mistake:
 
 
 def worst_mistakes(
-    sets: Mapping[str, AnsweredSet], method: str, *, explain_with: KnnUE | None, n_mistakes: int, top: int = 5
+    sets: Mapping[str, AnsweredSet], method: str, *, explain_with: Calibrator | None, n_mistakes: int, top: int = 5
 ) -> tuple[Mistake, ...]:
     """Return, for each labelled set, the `n_mistakes` wrong answers that raw is surest of, then those of `method`.
 
@@ -53,7 +53,7 @@ def worst_mistakes(
 
 
 def _mistakes_of_set(
-    name: str, answered: AnsweredSet, method: str, explain_with: KnnUE | None, n_mistakes: int, top: int
+    name: str, answered: AnsweredSet, method: str, explain_with: Calibrator | None, n_mistakes: int, top: int
 ) -> list[Mistake]:
     outputs = answered.outputs
     labels = outputs.require_labels("the mistakes")
@@ -90,7 +90,7 @@ def _surest(rows: IntArray, by: tuple[FloatArray, FloatArray], n_mistakes: int) 
 
 
 def _explanations(
-    outputs: Outputs, rows: IntArray, explain_with: KnnUE | None, top: int
+    outputs: Outputs, rows: IntArray, explain_with: Calibrator | None, top: int
 ) -> Sequence[Explanation | None]:
     if explain_with is None or outputs.features is None or not len(rows):
         return [None] * len(rows)

@@ -141,6 +141,11 @@ class Datastore:
         return None if stored is None else stored.path
 
     @property
+    def where(self) -> str:
+        """The folder of this store, or "memory"."""
+        return "memory" if self.path is None else str(self.path)
+
+    @property
     def ids(self) -> IntArray:
         """The ids stored now, rising."""
         return np.concatenate([segment.ids[~segment.removed] for segment in self._state.segments])
@@ -268,10 +273,6 @@ class Datastore:
 
     def snapshot(self) -> "Datastore":
         """Return the examples as they are now in a store without a folder: later changes to either stay its own."""
-        return self.detached()
-
-    def detached(self) -> "Datastore":
-        """Return a store of the same examples that writes to no folder: what changes it leaves this one as it is."""
         store = copy(self)
         store._lock = RLock()
         store._state = replace(self._state, added=replace(self._state.added, shared=True), stored=None, journal=None)
@@ -317,14 +318,15 @@ class Datastore:
         """Return all examples stored now, in one segment, and their vectors."""
         state = self._state
         if state.base.vectors is None:
-            raise InvalidInputError("this store keeps no vectors: build it again from the features")
+            raise InvalidInputError(f"the store {self.where!r} keeps no vectors: build it again from the features")
         settled = state.joined() if state.has_changes else state.base
         return settled.require_vectors(), settled
 
     def _compacted(self, state: StoreState) -> Segment:
         if state.base.vectors is None:
             raise InvalidInputError(
-                "this store keeps no vectors, so its index cannot be rebuilt: build it again from the features"
+                f"the store {self.where!r} keeps no vectors, so its index cannot be rebuilt: build it again from the "
+                "features"
             )
         joined = state.joined()
         return replace(joined, index=rebuild_index(joined.require_vectors(), self.options))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive, float_matrix, label_vector
-from knn_ue.calibrators import KnnUE
+from knn_ue.calibrators import Calibrator, Found
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores import IndexOptions
 from knn_ue.stores.exact import ExactIndex
@@ -138,6 +138,6 @@ def _sample(validation: Outputs, n_values: int, seed: int) -> Outputs:
     return validation.take(np.isin(validation.groups, numbers[kept]))
 
 
-def _scored_rows(outputs: Outputs, calibrator: KnnUE) -> tuple[FloatArray, BoolArray]:
-    prediction = calibrator.predict(outputs)
+def _scored_rows(outputs: Outputs, calibrator: Calibrator, found: Found) -> tuple[FloatArray, BoolArray]:
+    prediction = calibrator.predict(outputs, found=found)
     return prediction.confidence, prediction.predicted == outputs.require_labels("tune_index")

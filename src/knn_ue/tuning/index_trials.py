@@ -1,46 +1,27 @@
 """An index, measured: how long it takes, what it holds, and what kNN-UE makes of the neighbors it finds."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
 
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
-from knn_ue.calibrators import KnnUE
-from knn_ue.stores import IndexOptions
+from knn_ue.calibrators import Calibrator, Found, KnnUE
+from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.stores.faiss_index import FaissIndex, Index
 from knn_ue.tuning.trials import Tolerance, Trial
 from knn_ue.types import Neighbors, Outputs
 
 # (confidence, correct) of the answers that a user is given: rows, or whole entities in tagging
-Scored = Callable[[Outputs, KnnUE], tuple[FloatArray, BoolArray]]
+Scored = Callable[[Outputs, Calibrator, Found], tuple[FloatArray, BoolArray]]
 
 _BATCH = 256
 _TIMED_QUERIES = 2048
 _ROUNDS = 3
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """Neighbors that were searched for before, in the place of a datastore."""
-
-    neighbors: Neighbors
-    n_stored: int
-
-    def __len__(self) -> int:
-        return self.n_stored
-
-    def search(self, features: object, n_neighbors: int) -> Neighbors:
-        """Return what was found, whatever is asked."""
-        del features, n_neighbors
-        return self.neighbors
-
-    def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
-        """Return no text: nobody explains a trial."""
-        return [None] * len(ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +82,15 @@ class IndexTrials:
         """Return the neighbors found, the log-loss of each row and the ECE of the answers that kNN-UE gives by them."""
         distances, rows = index.search(self._queries, self.n_neighbors)
         labels = np.where(rows >= 0, self.labels[rows], -1)
-        found = Neighbors(distances=distances, ids=rows, labels=labels)
-        calibrator = KnnUE(_Found(found, len(self.vectors)), n_neighbors=self.n_neighbors, use_labels=self.use_labels)
-        calibrator.fit(self.validation)
+        neighbors = Neighbors(distances=distances, ids=rows, labels=labels)
+        calibrator = KnnUE(self._store, n_neighbors=self.n_neighbors, use_labels=self.use_labels)
+        found = dict.fromkeys(calibrator.stores, neighbors)
+        calibrator.fit(self.validation, found=found)
         truth = self.validation.require_labels("tune_index")
-        probs = calibrator.predict_proba(self.validation)[np.arange(len(truth)), truth]
-        confidence, correct = self.scored(self.validation, calibrator)
+        probs = calibrator.predict_proba(self.validation, found=found)[np.arange(len(truth)), truth]
+        confidence, correct = self.scored(self.validation, calibrator, found)
         ece = metrics.expected_calibration_error(confidence=confidence, correct=correct) if len(correct) else 0.0
-        return found, -np.log(np.maximum(probs, np.finfo(np.float64).tiny)), ece
+        return neighbors, -np.log(np.maximum(probs, np.finfo(np.float64).tiny)), ece
 
     def _milliseconds(self, index: Index) -> float:
         queries = self._queries[:_TIMED_QUERIES]
@@ -135,6 +117,11 @@ class IndexTrials:
         """Say whether so many bytes are within the memory limit, if there is one."""
         return self.tolerance.max_bytes is None or n_bytes <= self.tolerance.max_bytes
 
-    @property
+    @cached_property
+    def _store(self) -> Datastore:
+        """What the neighbors are rows of; nobody searches it."""
+        return Datastore.build(self.vectors, self.labels)
+
+    @cached_property
     def _queries(self) -> FloatArray:
         return np.ascontiguousarray(self.validation.require_features("tune_index"), dtype=np.float32)

@@ -5,46 +5,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.fitted import store_of, stores_of
-from knn_ue.storage import generation_of, library_version
-from knn_ue.stores import Datastore
+from knn_ue.pipeline.editing import OpenedFolder, version_of
+from knn_ue.pipeline.fitted import store_of
+from knn_ue.storage import library_version
+from knn_ue.stores import NeighborStore
 
 _N_SAMPLES = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Served:
-    """A UE folder as it was at `generation`; its datastores alone grow, by their journals."""
+    """A UE folder as it was when it was `opened`, with its model; its stores alone grow, by their journals."""
 
-    path: Path
-    generation: str
+    opened: OpenedFolder
     pipe: UncertaintyPipeline
-    place: tuple[int, int]
     loaded_at: float = field(default_factory=time.time)
 
     @property
-    def store(self) -> Datastore | None:
-        """The datastore in which answers find their neighbors; None where the method has none."""
-        found = store_of(self.pipe.calibrator_)
-        return found if isinstance(found, Datastore) else None
+    def path(self) -> Path:
+        """The UE folder."""
+        return self.opened.path
 
     @property
-    def stores(self) -> list[Datastore]:
-        """Every datastore of the method, one a layer in DAC."""
-        return stores_of(self.pipe.calibrator_)
+    def generation(self) -> str:
+        """The generation of the folder that was read."""
+        return self.opened.version[0]
 
-    def is_stale(self) -> bool:
-        """Whether another process has written to the folder since it was read."""
-        try:
-            if _place_of(self.path) != self.place or generation_of(self.path) != self.generation:
-                return True
-            for store in self.stores:
-                store.check_unchanged()
-        except (StorageError, OSError):
-            return True
-        return False
+    @property
+    def store(self) -> NeighborStore | None:
+        """The store in which answers find their neighbors; None where the method has none."""
+        return store_of(self.pipe.calibrator_)
 
     def facts(self) -> dict[str, Any]:
         """Return what a client may want to know about the folder."""
@@ -83,8 +75,7 @@ def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
 
 def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:
     """Load the UE folder `path`, after verifying its files; the model of `before` is kept where it is the same."""
-    # First: a change while we read leaves us stale, not wrong.
-    generation, place = generation_of(path), _place_of(path)
+    version = version_of(path)  # first: a change while we read leaves us stale, not wrong
     if before is None:
         pipe = UncertaintyPipeline.load(path, device=device, trust_remote_code=trust_remote_code)
     else:
@@ -94,22 +85,16 @@ def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Ser
                 f"{path.name} now holds a model for {pipe.task}, this server answers {before.pipe.task}: "
                 "start another server for it"
             )
-    return Served(path=path, generation=generation, pipe=pipe, place=place)
-
-
-def _place_of(path: Path) -> tuple[int, int]:
-    """Return which folder a path leads to: a link may be turned to another one, even to a copy."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    return Served(opened=OpenedFolder(path=path, version=version, fitted=pipe.fitted_), pipe=pipe)
 
 
 def neighbor_note(served: Served) -> str | None:
     """Return the sentence for people where the method cannot show neighbors or terms; None where it shows all."""
-    method = served.pipe.method_
-    if served.store is None:
+    method, calibrator = served.pipe.method_, served.pipe.calibrator_
+    if not calibrator.stores:
         return (
             f"The method {method} looks at no neighbors: fit with knn-ue to see the training examples behind an answer."
         )
-    if not served.pipe.calibrator_.explains:
+    if not calibrator.explains:
         return f"The method {method} has no distance and label terms to show."
     return None

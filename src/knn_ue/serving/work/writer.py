@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from knn_ue.calibrators import DensityAwareCalibration
+from knn_ue.calibrators import Calibrator
 from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
-from knn_ue.pipeline.editing import add_rows
-from knn_ue.pipeline.fitting import fit_outputs
-from knn_ue.pipeline.folder import save_unless_changed
+from knn_ue.pipeline import Fitted
+from knn_ue.pipeline.editing import add_rows, edit, edit_stores, remove_rows
+from knn_ue.pipeline.fitted import store_of
+from knn_ue.pipeline.fitting import refit
 from knn_ue.serving.logs import log
 from knn_ue.serving.problems import ProblemError, busy
 from knn_ue.serving.work.state import Served, load_served
 from knn_ue.storage.locks import locked
-from knn_ue.stores import Datastore
+from knn_ue.stores import writable
 from knn_ue.types import Outputs
 
 Result = TypeVar("Result")
@@ -100,35 +100,50 @@ class FolderWriter:
             self._n_waiting -= 1
 
     def _add(self, encoded: Served, outputs: Outputs) -> tuple[list[int], int]:
-        def change(stores: list[Datastore]) -> list[int]:
+        def change(calibrator: Calibrator) -> list[int]:
             if self.served.pipe.encoder is not encoded.pipe.encoder:
                 raise ModelChangedError
-            return [int(number) for number in add_rows(stores, outputs)]
+            return [int(number) for number in add_rows(calibrator, outputs)]
 
         return self._change(change)
 
     def _remove(self, example: int) -> int:
-        def change(stores: list[Datastore]) -> list[int]:
-            for store in stores:
-                try:
-                    store.remove([example])
-                except InvalidInputError:
-                    raise ProblemError(
-                        404, "unknown_id", f"no example has the id {example} (never added, or removed)"
-                    ) from None
+        def change(calibrator: Calibrator) -> list[int]:
+            try:
+                remove_rows(calibrator.stores.values(), [example])
+            except InvalidInputError:
+                raise ProblemError(
+                    404, "unknown_id", f"no example has the id {example} (never added, or removed)"
+                ) from None
             return []
 
         return self._change(change)[1]
 
-    def _change(self, change: Callable[[list[Datastore]], list[int]]) -> tuple[list[int], int]:
-        return self._in_turn(lambda served: self._change_once(served, change), "serve a folder fitted with knn-ue")
+    def _change(self, change: Callable[[Calibrator], list[int]]) -> tuple[list[int], int]:
+        def changed(calibrator: Calibrator) -> tuple[list[int], int]:
+            try:
+                for store in calibrator.stores.values():
+                    writable(store)
+            except InvalidInputError as error:
+                raise ProblemError(409, "read_only_store", str(error)) from None
+            ids, last = change(calibrator), store_of(calibrator)
+            return ids, 0 if last is None else len(last)
+
+        return self._in_turn(
+            lambda served: edit_stores(served.path, changed, opened=served.opened),
+            "serve a folder fitted with knn-ue",
+        )
 
     def _refit(self) -> Served:
-        return self._in_turn(self._refit_once, "there is nothing to refit")
+        def change(fitted: Fitted) -> tuple[Fitted, None]:
+            return refit(fitted, copy(fitted.calibrator)), None
+
+        self._in_turn(lambda served: edit(served.path, change, opened=served.opened), "there is nothing to refit")
+        return self.served
 
     def _in_turn(self, work: Callable[[Served], Result], without_examples: str) -> Result:
         """Do the work on the folder as it is now; begin again where another process was faster."""
-        if not self.served.stores:
+        if not self.served.pipe.calibrator_.stores:
             method = self.served.pipe.method_
             raise ProblemError(409, "no_datastore", f"the method {method} stores no examples: {without_examples}")
         for attempt in range(_ATTEMPTS):
@@ -136,10 +151,13 @@ class FolderWriter:
                 self._reload_if_stale()
                 served = self.served
                 try:
-                    return work(served)
+                    result = work(served)
                 except StorageError:
-                    if not served.is_stale() or attempt == _ATTEMPTS - 1:
+                    if not served.opened.is_stale() or attempt == _ATTEMPTS - 1:
                         raise
+                else:
+                    self._reload_if_stale()  # where the whole folder was saved, and not only a journal
+                    return result
         raise AssertionError("the last attempt returns or raises")
 
     @contextmanager
@@ -157,34 +175,8 @@ class FolderWriter:
                 pass  # the folder was replaced: whatever takes its place is read again
             yield
 
-    def _change_once(self, served: Served, change: Callable[[list[Datastore]], list[int]]) -> tuple[list[int], int]:
-        calibrator = served.pipe.calibrator_
-        if not isinstance(calibrator, DensityAwareCalibration):
-            ids = change(served.stores)
-            return ids, len(served.stores[-1])
-        # One datastore a layer: all of them change in one step, which rewrites the folder.
-        changed = copy(calibrator)
-        stores = [store.detached() for store in served.stores]
-        changed.layer_stores = stores
-        ids = change(stores)
-        fitted = replace(served.pipe.fitted_, calibrator=changed)
-        pipe = served.pipe
-        save_unless_changed(
-            served.path, pipe.encoder, pipe.source, fitted, before=pipe.fitted_, generation=served.generation
-        )
-        self._reload()
-        return ids, len(stores[-1])
-
-    def _refit_once(self, served: Served) -> Served:
-        pipe, before = served.pipe, served.pipe.fitted_
-        fitted = fit_outputs(
-            before.method, copy(before.calibrator), before.validation, before.held_out, before.decisions
-        )
-        save_unless_changed(served.path, pipe.encoder, pipe.source, fitted, before=before, generation=served.generation)
-        return self._reload()
-
     def _reload_if_stale(self) -> tuple[Served, bool]:
-        return (self._reload(), True) if self.served.is_stale() else (self.served, False)
+        return (self._reload(), True) if self.served.opened.is_stale() else (self.served, False)
 
     def _reload(self) -> Served:
         before = self.served
