@@ -1,11 +1,13 @@
 """What the endpoint answers is what the pipeline answers, for every task and method; the rest is told the rule."""
 
+import json
 import time
 from dataclasses import MISSING, fields
 
 import numpy as np
 import pytest
 
+from cli_files import run
 from knn_ue.answers import Answer, Entity, MissedEntity, NeighborExample, SentenceAnswer, Word
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.serving.work.explaining import Why
@@ -165,6 +167,17 @@ def test_an_explanation_adds_up(task, method, asked):
             assert sum(point["agrees"] for point in why["map"]["points"]) == why["n_agreeing"]
     if task == TEXT:
         assert found["explanations"][0]["why"][0]["score"] == pytest.approx(found["explanations"][0]["answer"]["score"])
+
+
+@pytest.mark.parametrize("task", [TEXT, WORDS])
+def test_the_command_line_explains_in_the_same_shape(task, folders, asked):
+    text = "a great film"
+
+    shown = json.loads(run("explain", folders(task), text, "--top", 3, "--json").stdout)
+    (found,) = asked(task).post("/explain", json={"inputs": text, "top": 3}).json()["explanations"]
+
+    served = [{key: value for key, value in why.items() if key not in ("classes", "map")} for why in found["why"]]
+    assert near(served, shown)
 
 
 def test_the_map_never_stretches_a_distance(asked):
