@@ -18,7 +18,6 @@ from knn_ue.pipeline.entity_answers import SentenceExplanation, explain_sentence
 from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
 from knn_ue.pipeline.fitting import (
     FitOptions,
-    Progress,
     check_outputs,
     chosen_options,
     encoder_for,
@@ -39,7 +38,7 @@ from knn_ue.pipeline.rows import (
 from knn_ue.report import Evaluation, evaluate
 from knn_ue.stores import IndexOptions
 from knn_ue.tuning import Tolerance, Tuning
-from knn_ue.types import Outputs
+from knn_ue.types import Outputs, Progress
 from knn_ue.weighting import Explanation
 
 # So many batches are answered at a time: enough to sort by length, few enough that memory stays flat.
