@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from knn_ue.calibrators import Calibrator
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.editing import OpenedFolder
     from knn_ue.stores import NeighborStore
     from knn_ue.tuning import Tuning
     from knn_ue.types import Outputs
@@ -115,7 +114,7 @@ def tune(
     """
     from dataclasses import asdict
 
-    from knn_ue.pipeline.editing import open_folder
+    from knn_ue.pipeline.editing import open_folder, save_tuned
     from knn_ue.pipeline.index_choice import tune_fitted
     from knn_ue.tuning import Tolerance
 
@@ -126,7 +125,7 @@ def tune(
         allowed = Tolerance(nll=tolerance / 100, max_bytes=limit)
         calibrator, tuning = tune_fitted(opened.fitted, tolerance=allowed, thorough=thorough, progress=progress)
     if not dry_run:
-        _save_tuned(opened, calibrator, tuning)
+        save_tuned(opened, calibrator, tuning.chosen)
     if picture is not None and tuning.trials:
         from knn_ue.plots import index_frontier
 
@@ -207,21 +206,6 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
         typer.echo(json.dumps({"examples": n_stored, "bytes_before": before, "bytes": after}))
     else:
         typer.echo(f"compacted {n_stored} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
-
-
-def _save_tuned(opened: "OpenedFolder", calibrator: "Calibrator", tuning: "Tuning") -> None:
-    """Write what was tuned; where servers stored examples meanwhile, the chosen index is built over those too."""
-    from knn_ue.pipeline.editing import edit
-    from knn_ue.pipeline.fitting import refit
-    from knn_ue.pipeline.index_choice import with_index
-    from knn_ue.storage.locks import locked
-
-    tuned = refit(opened.fitted, calibrator)
-    with locked(opened.path):
-        if not opened.is_stale():
-            edit(opened.path, lambda _: (tuned, None), opened=opened)
-        else:
-            edit(opened.path, lambda now: (refit(now, with_index(now, tuning.chosen)), None))
 
 
 def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:

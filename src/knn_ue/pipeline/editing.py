@@ -10,11 +10,13 @@ from knn_ue.arrays import IntArray
 from knn_ue.calibrators import Calibrator
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.pipeline.fitted import Fitted
+from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.folder import read_fitted, replace_fitted
+from knn_ue.pipeline.index_choice import with_index
 from knn_ue.pipeline.pipeline import UncertaintyPipeline
 from knn_ue.storage import generation_of, storage_errors
 from knn_ue.storage.locks import locked
-from knn_ue.stores import NeighborStore, WritableStore, folder_of, tunable, writable
+from knn_ue.stores import IndexOptions, NeighborStore, WritableStore, folder_of, tunable, writable
 from knn_ue.types import Outputs
 
 Result = TypeVar("Result")
@@ -108,6 +110,19 @@ def edit_stores(
         return (fitted if calibrator is fitted.calibrator else replace(fitted, calibrator=calibrator)), result
 
     return edit(path, changed, opened=opened, read=read)
+
+
+def save_tuned(opened: OpenedFolder, calibrator: Calibrator, index: IndexOptions) -> None:
+    """Fit and save a `calibrator` whose stores were given another `index` since the folder was opened.
+
+    Where servers stored examples meanwhile, the index is built over those too.
+    """
+    tuned = refit(opened.fitted, calibrator)
+    with locked(opened.path):
+        if not opened.is_stale():
+            edit(opened.path, lambda _: (tuned, None), opened=opened)
+        else:
+            edit(opened.path, lambda now: (refit(now, with_index(now, index)), None))
 
 
 def add_rows(calibrator: Calibrator, outputs: Outputs) -> IntArray:

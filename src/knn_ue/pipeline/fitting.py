@@ -1,6 +1,6 @@
 """Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,11 +21,7 @@ from knn_ue.pipeline.index_choice import check_index_of, searches, tune_calibrat
 from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
 from knn_ue.stores import IndexOptions, balanced_rows, check_address
 from knn_ue.tuning import Tolerance
-from knn_ue.types import Outputs
-
-# (what is being read: "training", "validation" or "test", rows done, rows in all or None)
-Progress = Callable[[str, int, int | None], None]
-Step = Callable[[int, int | None], None]
+from knn_ue.types import Outputs, Progress, Step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """The index of a pipeline, chosen by its validation rows: index="auto" when it is fitted, `tune` afterwards."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from knn_ue.calibrators import Calibrator
@@ -11,10 +10,7 @@ from knn_ue.pipeline.fitted import Fitted
 from knn_ue.stores import IndexOptions, index_options, tunable
 from knn_ue.stores.faiss_index import check_index
 from knn_ue.tuning import Tolerance, Tuning, tune_index
-from knn_ue.types import Outputs
-
-# (what is being done, how much of it, of how much)
-Progress = Callable[[str, int, int | None], None]
+from knn_ue.types import Outputs, Progress
 
 
 def searches(method: str) -> bool:

@@ -18,7 +18,6 @@ from knn_ue.pipeline.entity_answers import explain_sentences
 from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
 from knn_ue.pipeline.fitting import (
     FitOptions,
-    Progress,
     all_decisions,
     check_outputs,
     chosen_options,
@@ -40,7 +39,7 @@ from knn_ue.pipeline.rows import (
 from knn_ue.report import Evaluation, evaluate
 from knn_ue.stores import IndexOptions
 from knn_ue.tuning import Tolerance, Tuning
-from knn_ue.types import Outputs
+from knn_ue.types import Outputs, Progress
 
 # So many batches are answered at a time: enough to sort by length, few enough that memory stays flat.
 _BATCHES_AT_ONCE = 32

@@ -20,7 +20,7 @@ from knn_ue.arrays import (
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent, generation_of, parse_folder
 from knn_ue.storage.texts import PackedTexts
-from knn_ue.stores.chunks import Chunk, Progress, write_chunks
+from knn_ue.stores.chunks import Chunk, write_chunks
 from knn_ue.stores.faiss_index import build_index, rebuild_index
 from knn_ue.stores.folder import KIND, MAX_ID, IndexedRows, read_rows, write_rows
 from knn_ue.stores.gpu import on_gpu
@@ -29,7 +29,7 @@ from knn_ue.stores.normalization import Normalization, Normalize, check_range
 from knn_ue.stores.options import IndexOptions, index_options
 from knn_ue.stores.segment import Segment, merged
 from knn_ue.stores.store_state import StoreState
-from knn_ue.types import Neighbors
+from knn_ue.types import Neighbors, Progress
 
 
 class Datastore:

@@ -1,4 +1,4 @@
-"""An index, measured: how long it takes, what it holds, and what kNN-UE makes of the neighbors it finds."""
+"""Indexes, measured: how long each takes, what it holds, and what kNN-UE makes of the neighbors it finds."""
 
 import time
 from collections.abc import Callable
@@ -11,9 +11,9 @@ import numpy as np
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.calibrators import Calibrator, Found, KnnUE
+from knn_ue.errors import InvalidInputError
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.stores.faiss_index import FaissIndex, Index
-from knn_ue.tuning.trials import Tolerance, Trial
 from knn_ue.types import Neighbors, Outputs
 
 # (confidence, correct) of the answers that a user is given: rows, or whole entities in tagging
@@ -22,6 +22,66 @@ Scored = Callable[[Outputs, Calibrator, Found], tuple[FloatArray, BoolArray]]
 _BATCH = 256
 _TIMED_QUERIES = 2048
 _ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How much an index may lose: `nll` as a share of the exact search's log-loss, `ece` in points of probability.
+
+    `level` is that of the one-sided interval of the paired difference in log-loss; `max_bytes` bounds what the search
+    keeps in memory.
+    """
+
+    nll: float = 0.001
+    ece: float = 0.003
+    level: float = 0.95
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("nll", "ece"):
+            if not getattr(self, name) >= 0:
+                raise InvalidInputError(f"the tolerance of {name} must be at least 0, got {getattr(self, name)}")
+        if not 0.5 <= self.level < 1:
+            raise InvalidInputError(f"level must lie within [0.5, 1), got {self.level}")
+        if self.max_bytes is not None and self.max_bytes < 1:
+            raise InvalidInputError(f"max_bytes must be at least 1, got {self.max_bytes}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One index measured on validation rows.
+
+    `milliseconds` a query in batches of 256, the best of three rounds; `n_bytes` that a search reads, vectors included
+    where it reads them; `coverage` the share of the exact neighbors that it finds; `nll` and `ece` of kNN-UE fitted on
+    what it finds; `nll_increase` the upper end of the interval of the paired difference to the exact search.
+    """
+
+    options: IndexOptions
+    milliseconds: float
+    n_bytes: int
+    coverage: float
+    nll: float
+    ece: float
+    nll_increase: float
+    good_enough: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What was tried, the exact search first (nothing for a small store), and what was chosen."""
+
+    chosen: IndexOptions
+    trials: tuple[Trial, ...]
+    n_queries: int
+
+    @property
+    def frontier(self) -> tuple[Trial, ...]:
+        """The trials that no other one beats in both time and log-loss, fastest first."""
+        kept: list[Trial] = []
+        for trial in sorted(self.trials, key=lambda trial: (trial.milliseconds, trial.nll)):
+            if not kept or trial.nll < kept[-1].nll:
+                kept.append(trial)
+        return tuple(kept)
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,7 +101,7 @@ function reasonsCard(why, note) {
 }
 
 function weightSentence(why) {
-  if (why.weight === null) return "This method does not scale the logits: there is no weight to show.";
+  if (why.weight === null) return "This method does not multiply the logits by a weight.";
   const effect = why.weight < 0.995 ? "less sure" : why.weight > 1.005 ? "surer" : "exactly as sure";
   const parts = why.distance_term === null ? "" : `, ${number(why.distance_term)} from nearness and ${number(why.label_term)} from agreement`;
   return `The logits are multiplied by ${number(why.weight)}${parts}: that makes the answer ${effect}.`;
