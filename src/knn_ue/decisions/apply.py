@@ -31,7 +31,7 @@ def decide(scored: Scored, decisions: Sequence[Decision], abstain_below: Sequenc
     added: list[dict[str, Any]] = [{} for _ in range(len(scored))]
     abstained = [False] * len(scored)
     for decision in decisions if len(scored) else ():
-        for row, fields in enumerate(decision.fields(scored)):
+        for row, fields in zip(range(len(scored)), decision.fields(scored), strict=True):
             added[row] |= fields
             abstained[row] |= bool(added[row].pop(ABSTAINED, False))
     return [

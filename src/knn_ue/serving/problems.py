@@ -58,7 +58,7 @@ class ProblemError(Exception):
 
 
 def busy(code: str, message: str, *, retry_after: int = 1) -> ProblemError:
-    """Return a 503 that says when to come again."""
+    """Return a 503 with Retry-After."""
     return ProblemError(503, code, f"{message}: try again in {retry_after} s", retry_after=retry_after)
 
 
@@ -111,7 +111,7 @@ _MEANINGS = {
     413: "Too many inputs, characters or bytes.",
     415: "The body must be application/json.",
     422: "An input breaks a rule.",
-    503: "Too busy, draining, or the disk refuses; Retry-After says when to come again.",
+    503: "Too busy, shutting down, or the disk refuses a write; Retry-After has the seconds to wait.",
 }
 
 
