@@ -13,17 +13,14 @@ import argparse
 import json
 import statistics
 import time
-from copy import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fitted import some_rows
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
-from knn_ue.pipeline.fitted import stores_of
 from knn_ue.stores import Datastore
 from knn_ue.tuning import tune_index
 
@@ -34,20 +31,18 @@ MOST_OF_DAC = 20_000
 
 def grown(pipe: UncertaintyPipeline, n_rows: int) -> Any:
     """Return the calibrator with `n_rows` stored, searched by what tuning chooses for them; DAC's exactly."""
-    changed = copy(pipe.calibrator_)
-    stores = [more_of(*store.arrays(), n_rows) for store in stores_of(changed)]
-    if not isinstance(changed, KnnUE):
-        assert isinstance(changed, DensityAwareCalibration)
-        changed.stores = [Datastore.build(*store) for store in stores]
-        return changed
+    stores = {name: more_of(*store.arrays(), n_rows) for name, store in pipe.calibrator_.stores.items()}
+    if len(stores) > 1:
+        return pipe.calibrator_.with_stores({name: Datastore.build(*store) for name, store in stores.items()})
+    ((name, store),) = stores.items()
     tuning = tune_index(
-        *stores[0],
+        *store,
         pipe.validation_,
-        n_neighbors=changed.n_neighbors,
-        use_labels=changed.use_labels,
+        n_neighbors=pipe.calibrator_.n_neighbors,
+        use_labels=pipe.calibrator_.use_labels,
         scored=scored_answers,
     )
-    changed.store = Datastore.build(*stores[0], index=tuning.chosen)
+    changed = pipe.calibrator_.with_stores({name: Datastore.build(*store, index=tuning.chosen)})
     return changed.fit(pipe.validation_)
 
 
@@ -77,7 +72,8 @@ def main() -> None:
     ]
     for n_rows in arguments.grow:
         for pipe in pipes:
-            if stores_of(pipe.calibrator_) and (isinstance(pipe.calibrator_, KnnUE) or n_rows <= MOST_OF_DAC):
+            n_stores = len(pipe.calibrator_.stores)
+            if n_stores == 1 or (n_stores > 1 and n_rows <= MOST_OF_DAC):
                 calibrator = grown(pipe, n_rows)
                 named.append((f"{pipe.method_}{searched(calibrator)}", pipe, calibrator))
     rows = some_rows(arguments.test, pipes[0].task, arguments.rows)
@@ -107,7 +103,7 @@ def main() -> None:
 
 
 def searched(calibrator: Any) -> str:
-    stores = stores_of(calibrator)
+    stores = list(calibrator.stores.values())
     return f", {len(stores[-1]):,} stored, {stores[-1].options}" if stores else ""
 
 

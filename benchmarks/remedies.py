@@ -34,8 +34,7 @@ import numpy as np
 
 from cross_fitting import PLAIN, CrossFitted
 from knn_ue.arrays import softmax
-from knn_ue.calibrators import KnnUE
-from knn_ue.calibrators.base import LogitScaling, State
+from knn_ue.calibrators import KnnUE, LogitScaling, SavedState
 from knn_ue.data.splits import half_of
 from knn_ue.stores import Datastore, balanced_rows
 from knn_ue.types import Neighbors, Outputs
@@ -59,19 +58,19 @@ class WithNeighbors(LogitScaling):
     def __init__(self, find: Find) -> None:
         self.find = find
 
-    def _fit(self, validation: Outputs) -> None:
+    def _fit(self, validation: Outputs, _found: object, /) -> None:
         self.params_ = fit_weight(
             validation.logits, validation.require_labels("fit"), self.find(validation), use_labels=True
         )
 
-    def _weight(self, outputs: Outputs) -> np.ndarray:
+    def _weight(self, outputs: Outputs, _found: object, /) -> np.ndarray:
         return knn_weight(self.find(outputs), outputs.predicted, self.params_).total
 
-    def _state(self) -> State:
+    def _state(self) -> SavedState:
         raise NotImplementedError
 
     @classmethod
-    def _from_stored(cls, stored: object, stores: object) -> "WithNeighbors":
+    def _from_stored(cls, stored: object, stores: object, /) -> "WithNeighbors":
         raise NotImplementedError
 
 

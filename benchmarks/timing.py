@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.fitted import stores_of
 
 BATCH = 256
 
@@ -38,7 +37,7 @@ def random_vectors(n_rows: int, n_columns: int, n_queries: int) -> tuple[np.ndar
 def fitted_vectors(folder: Path, n_queries: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the stored vectors of a UE folder and some of its validation rows as queries."""
     pipe = UncertaintyPipeline.load(folder, device="cpu")
-    vectors = stores_of(pipe.calibrator_)[-1].arrays()[0]
+    vectors = list(pipe.calibrator_.stores.values())[-1].arrays()[0]
     queries = pipe.validation_.require_features("the benchmark")
     chosen = np.random.default_rng(0).permutation(len(queries))[:n_queries]
     return np.ascontiguousarray(vectors), np.ascontiguousarray(queries[chosen], dtype=np.float32)

@@ -8,33 +8,35 @@ from knn_ue.arrays import softmax
 from knn_ue.entities import find_entities
 from knn_ue.weighting import Explanation
 from knn_ue.weighting.explain import ExplainedNeighbor
+from knn_ue.calibrators import Calibrator, SavedState
 
 
-class FixedTemperature:
+class FixedTemperature(Calibrator):
     """A calibrator that divides the logits by a number and counts its calls."""
 
     kind = "fixed-temperature"
-    keeps_prediction = True
     fitted_on_validation = False
-    explains = False
-    reads_entities = False
 
     def __init__(self, temperature):
         self.temperature = temperature
         self.n_calls = 0
 
-    def fit(self, _validation):
-        return self
+    def _is_fitted(self):
+        return True
 
-    def predict_proba(self, outputs):
+    def _fit(self, _validation, _found):
+        """Nothing to learn."""
+
+    def _predict_proba(self, outputs, _found):
         self.n_calls += 1
         return softmax(outputs.logits / self.temperature)
 
-    def predict(self, outputs):
-        raise NotImplementedError
+    def _state(self):
+        return SavedState(options={"temperature": self.temperature})
 
-    def save(self, path):
-        raise NotImplementedError
+    @classmethod
+    def _from_stored(cls, stored, _stores):
+        return cls(stored.options["temperature"])
 
 
 class Flipping(FixedTemperature):
@@ -46,8 +48,8 @@ class Flipping(FixedTemperature):
         super().__init__(1.0)
         self.rows = rows
 
-    def predict_proba(self, outputs):
-        probs = super().predict_proba(outputs)
+    def _predict_proba(self, outputs, found):
+        probs = super()._predict_proba(outputs, found)
         order = np.argsort(-probs[self.rows], axis=1)
         flipped = probs.copy()
         for row, (first, second, *_) in zip(self.rows, order, strict=True):
@@ -61,7 +63,7 @@ class Pointing(FixedTemperature):
     kind = "pointing"
     explains = True
 
-    def explain(self, outputs, *, top=5):
+    def explain(self, outputs, *, top=5, found=None):
         near = ExplainedNeighbor(id=7, label=0, label_name="class 0", distance=0.125, agrees=True, text="a stored one")
         known = {"weight": 1.0, "distance_term": 1.0, "label_term": 0.0, "raised_by": (), "lowered_by": ()}
         counts = {"n_agreeing": 1, "n_neighbors": 1, "neighbors": (near,)[:top]}

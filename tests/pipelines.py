@@ -25,4 +25,4 @@ def said_by_the_model(pipe, n_rows, *, start, wrong_every):
 
 
 def scores_of(answers):
-    return [word["score"] for answer in answers for word in answer.get("words", [answer])]
+    return [word.score for answer in answers for word in getattr(answer, "words", [answer])]

@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
 
-GROUND = {"types", "errors", "arrays", "storage", "hub_access"}
+GROUND = {"answers", "types", "errors", "arrays", "storage", "hub_access"}
 MATHS = {"weighting", "metrics", "stores", "toy", "data"}
 ENTITIES = {"entities"}
 FLOWS = {"flows"}
@@ -114,6 +114,69 @@ def test_importing_the_library_loads_nothing_heavy():
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
     assert shown.strip() == "[]"
+
+
+def classes_in(package: str) -> list[ast.ClassDef]:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted((SOURCE / package).glob("*.py"))]
+    return [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def bases_of(node: ast.ClassDef) -> set[str]:
+    return {base.id for base in node.bases if isinstance(base, ast.Name)}
+
+
+def heirs_of(package: str, root: str) -> set[str]:
+    """Return the classes of a package that inherit from `root`, near or far."""
+    found = {root}
+    for _ in classes_in(package):
+        found |= {node.name for node in classes_in(package) if bases_of(node) & found}
+    return found - {root}
+
+
+def classes_with(package: str, *methods: str) -> set[str]:
+    """Return the classes of a package that have these methods and are no contract."""
+    return {
+        node.name
+        for node in classes_in(package)
+        if "Protocol" not in bases_of(node)
+        and set(methods) <= {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+    }
+
+
+CONCRETE = {
+    "calibrators": heirs_of("calibrators", "Calibrator"),
+    "stores": classes_with("stores", "search", "texts_of"),
+    "encoding": classes_with("encoding", "encode"),
+}
+
+
+def classes_asked_for(path: Path) -> set[str]:
+    """Return the names that a file tests objects against: isinstance, issubclass, `type(x) is`, and match."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        asked: list[ast.AST] = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            asked = list(node.args[1:]) if node.func.id in ("isinstance", "issubclass") else []
+        elif isinstance(node, ast.Compare) and any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+            asked = list(node.comparators)
+        elif isinstance(node, ast.MatchClass):
+            asked = [node.cls]
+        for part in (part for one in asked for part in ast.walk(one)):
+            found |= {part.id} if isinstance(part, ast.Name) else set()
+            found |= {part.attr} if isinstance(part, ast.Attribute) else set()
+    return found
+
+
+def test_the_rule_of_contracts_knows_the_classes_it_is_about():
+    assert {"KnnUE", "KnnUEEntity", "DensityAwareCalibration", "LogitScaling"} <= CONCRETE["calibrators"]
+    assert "Datastore" in CONCRETE["stores"] and "HuggingFaceEncoder" in CONCRETE["encoding"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_behavior_is_asked_of_a_contract_never_of_a_class(path):
+    elsewhere = [names for package, names in CONCRETE.items() if package != stage_of(path)]
+
+    assert not classes_asked_for(path) & set().union(*elsewhere)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))

@@ -39,7 +39,7 @@ def new(tmp_path) -> Path:
 
 
 def ids_of(ue: Path) -> list[list[int]]:
-    return [store.ids.tolist() for store in UncertaintyPipeline.load(ue).calibrator_.stores]
+    return [store.ids.tolist() for store in UncertaintyPipeline.load(ue).calibrator_.stores.values()]
 
 
 def test_predict_shows_the_texts_of_the_neighbors(ue, tmp_path):
@@ -105,8 +105,9 @@ def test_a_disk_that_fills_up_between_two_layers_leaves_all_layers_as_they_were(
 
 
 def test_what_another_process_changed_meanwhile_is_not_overwritten(ue, new, monkeypatch):
-    generations = iter(["00000001-00000000"])
-    monkeypatch.setattr(editing, "generation_of", lambda path: next(generations, storage.generation_of(path)))
+    versions = iter([("00000001-00000000", 0, 0)])
+    real = editing.version_of
+    monkeypatch.setattr(editing, "version_of", lambda path: next(versions, real(path)))
 
     result = run("index", "add", ue, "--input", new)
 

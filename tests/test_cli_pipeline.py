@@ -350,7 +350,7 @@ def test_fit_says_when_the_rows_of_the_promise_may_have_chosen_the_model(files, 
     result = run("fit", model, *_data(files), "--out", tmp_path / "ue", "--neighbors", 8, "--target-risk", 0.5)
 
     assert result.exit_code == 0
-    assert ("the promise of --target-risk may not hold" in result.stderr) == told
+    assert ("the guarantee may not hold" in result.stderr) == told
 
 
 def test_tune_chooses_an_index_and_the_answers_stay_as_good(files, tmp_path):

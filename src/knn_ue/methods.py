@@ -7,11 +7,11 @@ from typing import Any
 
 from knn_ue.arrays import check_choice
 from knn_ue.calibrators import (
+    Calibrator,
     DensityAwareCalibration,
     DensitySoftmax,
     KnnUE,
     KnnUEEntity,
-    LogitScaling,
     MahalanobisScaling,
     SoftmaxResponse,
     TemperatureScaling,
@@ -19,7 +19,7 @@ from knn_ue.calibrators import (
 from knn_ue.encoding.inputs import Task
 from knn_ue.errors import StorageError
 from knn_ue.storage import kind_of
-from knn_ue.stores import Datastore, IndexOptions
+from knn_ue.stores import IndexOptions, NeighborStore, build_store
 from knn_ue.training.evidential import Evidential
 from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.training.method import TrainingMethod
@@ -31,10 +31,11 @@ from knn_ue.types import Outputs
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How a method that looks at neighbors finds them."""
+    """How a method that looks at neighbors finds them; `store` is the address to store them at (see `STORES`)."""
 
     n_neighbors: int = 32
     index: str | IndexOptions = "exact"
+    store: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,8 @@ class Method:
     looks at the training outputs. The tasks are those of the training, or the fewer `only_tasks`.
     """
 
-    calibrator: type[LogitScaling]
-    make: Callable[[Outputs, Search], LogitScaling]
+    calibrator: type[Calibrator]
+    make: Callable[[Outputs, Search], Calibrator]
     summary: str
     training: type[TrainingMethod] = TrainingMethod
     encoding: Mapping[str, Any] = field(default_factory=dict)
@@ -109,7 +110,7 @@ METHODS: dict[str, Method] = {
     "dac": Method(
         calibrator=DensityAwareCalibration,
         make=lambda train, search: DensityAwareCalibration.from_layers(
-            train, n_neighbors=search.n_neighbors, index=search.index
+            train, n_neighbors=search.n_neighbors, index=search.index, address=search.store
         ),
         summary="a temperature that grows with the distance to the neighbors in every layer",
         encoding={"all_layers": True},
@@ -134,14 +135,22 @@ METHODS: dict[str, Method] = {
 
 
 def make_calibrator(
-    name: str, train: Outputs, *, n_neighbors: int = 32, index: str | IndexOptions = "exact"
-) -> LogitScaling:
-    """Return the unfitted calibrator of the method `name`, given the training outputs."""
+    name: str,
+    train: Outputs,
+    *,
+    n_neighbors: int = 32,
+    index: str | IndexOptions = "exact",
+    store: str | None = None,
+) -> Calibrator:
+    """Return the unfitted calibrator of the method `name`, given the training outputs.
+
+    The examples are stored in memory, or at the address `store`, such as "milvus://host:19530/name".
+    """
     check_choice(name, "method", tuple(METHODS))
-    return METHODS[name].make(train, Search(n_neighbors=n_neighbors, index=index))
+    return METHODS[name].make(train, Search(n_neighbors=n_neighbors, index=index, store=store))
 
 
-def load_calibrator(path: str | Path) -> LogitScaling:
+def load_calibrator(path: str | Path) -> Calibrator:
     """Open a folder saved by any registered calibrator."""
     kind = kind_of(path)
     for method in METHODS.values():
@@ -154,7 +163,7 @@ def _knn(train: Outputs, search: Search, *, use_labels: bool) -> KnnUE:
     return KnnUE(_store(train, search), n_neighbors=search.n_neighbors, use_labels=use_labels)
 
 
-def _store(train: Outputs, search: Search) -> Datastore:
+def _store(train: Outputs, search: Search) -> NeighborStore:
     features, labels = train.require_features("kNN-UE"), train.require_labels("kNN-UE")
     texts = None if train.texts is None else list(train.texts)
-    return Datastore.build(features, labels, texts=texts, index=search.index)
+    return build_store(features, labels, texts=texts, index=search.index, address=search.store)

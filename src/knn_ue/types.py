@@ -1,10 +1,9 @@
-"""The records that stages hand to each other, and the two contracts they keep."""
+"""The records that stages hand to each other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,11 @@ from knn_ue.arrays import (
     to_numpy,
 )
 from knn_ue.errors import InvalidInputError
+
+# What long work calls: what is being done ("training", "validation", "test", ...), rows done, rows in all or None.
+Progress = Callable[[str, int, int | None], None]
+# The same within one stage: an encoder does not know which rows it reads.
+Step = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,9 +91,7 @@ class Outputs:
 
     def take(self, rows: object) -> "Outputs":
         """Return the examples at `rows` (numbers, a slice or a boolean mask) as new `Outputs`."""
-        wanted: Any = rows if isinstance(rows, slice) else to_numpy(rows, "rows")
-        # numpy makes an empty list an array of floats, which it then refuses as row numbers.
-        chosen = np.arange(len(self))[wanted if isinstance(rows, slice) or wanted.size else slice(0, 0)]
+        chosen = _row_numbers(rows, len(self))
         return replace(
             self,
             logits=self.logits[chosen],
@@ -152,6 +154,11 @@ class Neighbors:
         """Number of neighbors asked for, found or not."""
         return int(self.ids.shape[1])
 
+    def take(self, rows: object) -> "Neighbors":
+        """Return the neighbors of the queries at `rows` (numbers, a slice or a boolean mask)."""
+        chosen = _row_numbers(rows, len(self))
+        return replace(self, ids=self.ids[chosen], distances=self.distances[chosen], labels=self.labels[chosen])
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prediction:
@@ -166,43 +173,11 @@ class Prediction:
         return len(self.predicted)
 
 
-@runtime_checkable
-class NeighborSearch(Protocol):
-    """Whatever finds the nearest stored examples of feature vectors."""
-
-    def __len__(self) -> int: ...
-
-    def search(self, features: FloatArray, n_neighbors: int) -> Neighbors:
-        """Return the `n_neighbors` nearest stored examples of each row of `features`, padded with id -1."""
-        ...
-
-    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
-        """Return the text stored with each id, None where there is none."""
-        ...
-
-
-@runtime_checkable
-class Calibrator(Protocol):
-    """Whatever turns `Outputs` into probabilities one can trust."""
-
-    keeps_prediction: ClassVar[bool]
-    fitted_on_validation: ClassVar[bool]
-
-    def fit(self, validation: Outputs) -> Self:
-        """Learn from labelled outputs that the model was not trained on."""
-        ...
-
-    def predict_proba(self, outputs: Outputs) -> FloatArray:
-        """Return probabilities (n, classes) whose rows sum to one."""
-        ...
-
-    def predict(self, outputs: Outputs) -> Prediction:
-        """Return the answers with calibrated and raw confidence."""
-        ...
-
-    def save(self, path: str | Path) -> None:
-        """Write everything needed to load this calibrator again into a folder."""
-        ...
+def _row_numbers(rows: object, n_rows: int) -> IntArray:
+    wanted: Any = rows if isinstance(rows, slice) else to_numpy(rows, "rows")
+    # numpy makes an empty list an array of floats, which it then refuses as row numbers.
+    chosen: IntArray = np.arange(n_rows)[wanted if isinstance(rows, slice) or wanted.size else slice(0, 0)]
+    return chosen
 
 
 def _matrix_of(values: object, name: str, n_rows: int) -> FloatArray:

@@ -40,7 +40,7 @@ def test_chosen_tags_outlive_a_look_at_another_word_and_at_the_slider(servers, o
     page.get_by_label("saw", exact=True).select_option("I-PER")
 
     page.get_by_role("button", name=re.compile("^saw: ")).click()
-    page.get_by_label("Answer only from this confidence on").press("End")
+    page.get_by_label("Minimum confidence to answer").press("End")
 
     assert page.get_by_label("Cairo", exact=True).is_visible()
     assert page.get_by_label("Cairo", exact=True).input_value() == "B-LOC"

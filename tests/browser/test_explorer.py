@@ -156,7 +156,7 @@ def test_the_slider_shows_coverage_and_risk_and_decides_with_the_keyboard(server
     server = servers(TEXT)
     curve = server.ask("GET", "/validation")[1]
     page = ask(open_page(server), QUESTION)
-    slider = page.get_by_label("Answer only from this confidence on")
+    slider = page.get_by_label("Minimum confidence to answer")
     slider.focus()
     page.keyboard.press("End")
     assert "✗ too unsure to answer" in page.inner_text("#answer")

@@ -85,7 +85,7 @@ def test_each_layer_is_searched_in_its_own_store(hard_toy):
     train, validation, _, _ = hard_toy
     calibrator = DensityAwareCalibration.from_layers(train, n_neighbors=4).fit(validation)
 
-    assert [store.n_columns for store in calibrator.stores] == [layer.shape[1] for layer in train.layers]
+    assert [store.n_columns for store in calibrator.stores.values()] == [layer.shape[1] for layer in train.layers]
 
 
 def test_dac_equals_its_formula(hard_toy):

@@ -65,7 +65,7 @@ def test_neighbors_that_disagree_lower_the_confidence(fitted, hard_toy):
     test = hard_toy[2]
     explained = fitted.explain(test)
     agreeing = np.array([row.n_agreeing for row in explained])
-    confidence = np.array([row.confidence - row.raw_confidence for row in explained])
+    confidence = np.array([row.score - row.raw_score for row in explained])
 
     assert confidence[agreeing <= 8].mean() < confidence[agreeing == 16].mean()
 
@@ -202,7 +202,7 @@ def test_explanations_show_the_nearest_examples_with_their_texts(fitted, hard_to
 
     assert [near.id for near in explanation.neighbors] == neighbors.ids[0, :3].tolist()
     assert [near.text for near in explanation.neighbors] == [train.texts[i] for i in neighbors.ids[0, :3]]
-    assert [near.label_name for near in explanation.neighbors] == [
+    assert [near.label for near in explanation.neighbors] == [
         train.class_names[train.labels[i]] for i in neighbors.ids[0, :3]
     ]
 

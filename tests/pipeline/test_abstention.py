@@ -16,28 +16,24 @@ pytest.importorskip("transformers")
 def test_below_the_threshold_the_answer_moves_to_would_be(fitted):
     rows = ROWS[TEXT](10, start=300)
     usual = fitted[TEXT](rows)
-    middle = float(np.median([answer["score"] for answer in usual]))
+    middle = float(np.median([answer.score for answer in usual]))
 
     answers = fitted[TEXT](rows, abstain_below=middle)
 
-    assert (
-        [a["label"] is None for a in answers]
-        == [a["abstained"] for a in answers]
-        == [a["score"] < middle for a in usual]
-    )
-    assert [a["would_be"] if a["abstained"] else a["label"] for a in answers] == [a["label"] for a in usual]
+    assert [a.label is None for a in answers] == [a.abstained for a in answers] == [a.score < middle for a in usual]
+    assert [a.would_be if a.abstained else a.label for a in answers] == [a.label for a in usual]
 
 
 def test_without_a_threshold_nothing_abstains(fitted):
-    assert not any(answer["abstained"] for answer in fitted[TEXT](ROWS[TEXT](10)))
+    assert not any(answer.abstained for answer in fitted[TEXT](ROWS[TEXT](10)))
 
 
 def test_an_abstained_entity_takes_its_words_along(fitted):
     (answer,) = fitted[WORDS](ROWS[WORDS](1), abstain_below=1.0)
 
-    inside = {n for e in answer["entities"] for n in range(e["start"], e["end"])}
-    assert inside and all(entity["type"] is None for entity in answer["entities"])
-    assert {n for n, word in enumerate(answer["words"]) if word["tag"] is None} == inside
+    inside = {n for e in answer.entities for n in range(e.start, e.end)}
+    assert inside and all(entity.type is None for entity in answer.entities)
+    assert {n for n, word in enumerate(answer.words) if word.tag is None} == inside
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.5, float("nan"), True])
@@ -54,9 +50,9 @@ def test_target_risk_gives_a_threshold_that_the_answers_obey(task, models):
     pipe.fit(ROWS[task](60), validation, n_neighbors=N_NEIGHBORS, target_risk=0.6)
 
     answers = pipe(ROWS[task](20, start=900))
-    given = [unit for answer in answers for unit in answer.get("entities", [answer])]
+    given = [unit for answer in answers for unit in getattr(answer, "entities", [answer])]
     assert pipe.threshold_.found
-    assert [x["abstained"] for x in given] == [x["score"] < pipe.threshold_.threshold for x in given]
+    assert [x.abstained for x in given] == [x.score < pipe.threshold_.threshold for x in given]
 
 
 @pytest.mark.filterwarnings("ignore:no threshold")
@@ -95,7 +91,7 @@ def test_in_tagging_the_threshold_is_chosen_by_the_entities_of_the_held_out_sent
 
     sentences = np.unique(pipe.validation_.groups[pipe.fitted_.held_out])
     answers = pipe([validation[number] for number in sentences])
-    assert pipe.threshold_.n == sum(len(answer["entities"]) for answer in answers)
+    assert pipe.threshold_.n == sum(len(answer.entities) for answer in answers)
 
 
 def test_the_split_keeps_sentences_whole(models):
@@ -122,4 +118,4 @@ def test_where_no_threshold_qualifies_a_warning_says_so_and_everything_abstains(
     with pytest.warns(UserWarning, match=r"20 rows are too few, at least 230 are needed; every answer will be"):
         pipe = fit(models[TEXT], TEXT, target_risk=0.01)
 
-    assert all(answer["abstained"] for answer in pipe(ROWS[TEXT](10)))
+    assert all(answer.abstained for answer in pipe(ROWS[TEXT](10)))

@@ -36,7 +36,7 @@ def test_raw_scores_are_the_models_own_softmax(task, fitted):
 
     answers = fitted[task](rows)
 
-    raw = [word["raw_score"] for answer in answers for word in answer.get("words", [answer])]
+    raw = [word.raw_score for answer in answers for word in getattr(answer, "words", [answer])]
     np.testing.assert_allclose(raw, softmax(fitted[task].outputs(rows).logits).max(axis=1), rtol=1e-5)
 
 
@@ -47,12 +47,12 @@ def test_the_label_is_the_models_own(task, fitted):
     answers = fitted[task](rows)
 
     expected = [CLASS_NAMES[task][number] for number in fitted[task].outputs(rows).predicted]
-    assert [answer["label"] for answer in answers] == expected
+    assert [answer.label for answer in answers] == expected
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_answers_can_be_written_as_json(task, fitted):
-    answers = fitted[task](ROWS[task](3), abstain_below=0.5)
+    answers = [answer.to_dict() for answer in fitted[task](ROWS[task](3), abstain_below=0.5)]
 
     assert json.loads(json.dumps(answers)) == answers
 
@@ -143,17 +143,17 @@ def test_rows_may_be_the_name_of_a_file(tmp_path, fitted):
 def test_neighbors_are_training_texts_with_their_labels(fitted):
     (answer,) = fitted[TEXT](ROWS[TEXT](1)[0]["text"], top=3)
 
-    first = answer["neighbors"][0]
-    assert len(answer["neighbors"]) == 3
-    assert (first["id"], first["label"], first["text"]) == (0, "neg", ROWS[TEXT](1)[0]["text"])
-    assert first["distance"] == pytest.approx(0, abs=1e-4)
+    first = answer.neighbors[0]
+    assert len(answer.neighbors) == 3
+    assert (first.id, first.label, first.text) == (0, "neg", ROWS[TEXT](1)[0]["text"])
+    assert first.distance == pytest.approx(0, abs=1e-4)
 
 
 def test_top_zero_leaves_the_neighbors_out(fitted):
-    assert fitted[TEXT]("a great film", top=0)[0]["neighbors"] == []
+    assert fitted[TEXT]("a great film", top=0)[0].neighbors == ()
 
 
 def test_a_neighbor_agrees_when_it_carries_the_answer(fitted):
     (answer,) = fitted[TEXT]("a great film")
 
-    assert all(near["agrees"] == (near["label"] == answer["label"]) for near in answer["neighbors"])
+    assert all(near.agrees == (near.label == answer.label) for near in answer.neighbors)

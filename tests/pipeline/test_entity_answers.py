@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from knn_ue import metrics
+from knn_ue.answers import SentenceAnswer
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
@@ -31,8 +32,8 @@ def test_tags_and_words_are_those_of_any_other_method(pipe, fitted):
     ours, theirs = pipe(rows), fitted[WORDS](rows)
 
     for a, b in zip(ours, theirs, strict=True):
-        assert [w["tag"] for w in a["words"]] == [w["tag"] for w in b["words"]]
-        places = [[(e["type"], e["start"], e["end"], e["text"]) for e in x["entities"]] for x in (a, b)]
+        assert [w.tag for w in a.words] == [w.tag for w in b.words]
+        places = [[(e.type, e.start, e.end, e.text) for e in x.entities] for x in (a, b)]
         assert places[0] == places[1]
 
 
@@ -42,14 +43,14 @@ def test_answers_hold_the_scores_of_the_calibrator(pipe):
     answers = pipe([row["tokens"] for row in rows])
 
     reading = pipe.calibrator_.read(pipe.outputs(rows))
-    scores = [entity["score"] for answer in answers for entity in answer["entities"]]
+    scores = [entity.score for answer in answers for entity in answer.entities]
     np.testing.assert_allclose(scores, reading.scores, rtol=1e-4)
-    np.testing.assert_allclose([a["score"] for a in answers], reading.sentence_scores, rtol=1e-4)
-    np.testing.assert_allclose([a["none_missed"] for a in answers], reading.none_missed, rtol=1e-4)
+    np.testing.assert_allclose([a.score for a in answers], reading.sentence_scores, rtol=1e-4)
+    np.testing.assert_allclose([a.none_missed for a in answers], reading.none_missed, rtol=1e-4)
 
 
 def test_an_answer_is_plain_json(pipe):
-    answers = pipe(ROWS[WORDS](3, start=500))
+    answers = [answer.to_dict() for answer in pipe(ROWS[WORDS](3, start=500))]
 
     assert json.loads(json.dumps(answers)) == answers
 
@@ -58,10 +59,10 @@ def test_an_empty_sentence_is_right_and_hides_nothing(pipe):
     alone = pipe([[]])
     between = pipe([["Ada"], [], ["Oslo"]])
 
-    expected = {"words": [], "entities": [], "score": 1.0, "none_missed": 1.0, "missed": []}
+    expected = SentenceAnswer(words=(), entities=(), score=1.0, none_missed=1.0, missed=())
     assert alone == [expected]
     assert between[1] == expected
-    assert len(between[2]["words"]) == 1
+    assert len(between[2].words) == 1
 
 
 def test_neighbors_are_those_of_the_first_word(pipe, fitted):
@@ -69,8 +70,8 @@ def test_neighbors_are_those_of_the_first_word(pipe, fitted):
 
     (ours,), (theirs,) = (x([sentence], top=2) for x in (pipe, fitted[WORDS]))
 
-    assert [e["neighbors"] for e in ours["entities"]] == [e["neighbors"] for e in theirs["entities"]]
-    assert all(e["neighbors"] == [] for e in pipe([sentence], top=0)[0]["entities"])
+    assert [e.neighbors for e in ours.entities] == [e.neighbors for e in theirs.entities]
+    assert all(e.neighbors == () for e in pipe([sentence], top=0)[0].entities)
 
 
 def test_a_missed_entity_is_pointed_at_with_its_words(pipe, monkeypatch):
@@ -78,12 +79,12 @@ def test_a_missed_entity_is_pointed_at_with_its_words(pipe, monkeypatch):
     sentences = [["Ada", "went"], [], ["to", "Oslo", "now"]]
 
     for sentence, answer in zip(sentences, pipe(sentences), strict=True):
-        outside = [n for n, word in enumerate(answer["words"]) if word["tag"] == "O"]
-        assert [n for x in answer["missed"] for n in range(x["start"], x["end"])] == outside
-        for x in answer["missed"]:
-            assert x["text"] == " ".join(sentence[x["start"] : x["end"]])
-            assert f"B-{x['type']}" in pipe.class_names
-            assert 0 <= x["score"] <= 1
+        outside = [n for n, word in enumerate(answer.words) if word.tag == "O"]
+        assert [n for x in answer.missed for n in range(x.start, x.end)] == outside
+        for x in answer.missed:
+            assert x.text == " ".join(sentence[x.start : x.end])
+            assert f"B-{x.type}" in pipe.class_names
+            assert 0 <= x.score <= 1
 
 
 def test_explain_says_why_of_each_sentence(pipe):
@@ -94,10 +95,10 @@ def test_explain_says_why_of_each_sentence(pipe):
     answers = pipe(sentences, top=2)
     assert [x.text for x in explained] == [" ".join(sentence) for sentence in sentences]
     for one, answer in zip(explained, answers, strict=True):
-        assert [(e.type, e.first, e.last + 1, e.text) for e in one.entities] == [
-            (e["type"], e["start"], e["end"], e["text"]) for e in answer["entities"]
+        assert [(e.type, e.start, e.end, e.text) for e in one.entities] == [
+            (e.type, e.start, e.end, e.text) for e in answer.entities
         ]
-        assert f"all entities right and none missed: {answer['score']:.3f}" in str(one)
+        assert f"all entities right and none missed: {answer.score:.3f}" in str(one)
     assert any(len(e.neighbors) == 2 for one in explained for e in one.entities)
 
 
@@ -113,12 +114,12 @@ def test_save_then_load_answers_the_same(pipe, tmp_path):
 
 def test_a_threshold_abstains_by_the_score_of_the_entity(pipe):
     (answer,) = pipe([ROWS[WORDS](1)[0]["tokens"]])
-    scores = sorted(e["score"] for e in answer["entities"])
+    scores = sorted(e.score for e in answer.entities)
 
     (abstained,) = pipe([ROWS[WORDS](1)[0]["tokens"]], abstain_below=float(np.nextafter(scores[-1], 2)))
 
-    assert all(e["abstained"] for e in abstained["entities"])
-    assert [e["score"] for e in abstained["entities"]] == [e["score"] for e in answer["entities"]]
+    assert all(e.abstained for e in abstained.entities)
+    assert [e.score for e in abstained.entities] == [e.score for e in answer.entities]
 
 
 def test_target_risk_is_kept_by_the_scores_of_entities(models):
@@ -166,5 +167,5 @@ def test_a_tagger_without_entities_has_words_only(tmp_path):
 
     (answer,) = pipe([["the", "film"]])
 
-    assert answer.keys() == {"words", "entities"}
+    assert answer.to_dict().keys() == {"words", "entities"}
     assert len(pipe.explain([["the", "film"]])) == 2

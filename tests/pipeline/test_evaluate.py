@@ -51,11 +51,11 @@ def test_explain_agrees_with_the_answers(fitted):
     (explained,) = fitted[TEXT].explain("a great film")
 
     (answer,) = fitted[TEXT]("a great film")
-    assert (explained.predicted_name, explained.confidence) == (answer["label"], answer["score"])
+    assert (explained.label, explained.score) == (answer.label, answer.score)
 
 
 def test_explain_says_which_methods_have_explanations(models):
     pipe = fit(models[TEXT], TEXT, method="temperature")
 
-    with pytest.raises(InvalidInputError, match="explain needs the method knn-ue or knn-ue-no-label"):
+    with pytest.raises(InvalidInputError, match="explain needs the method knn-ue, knn-ue-no-label or knn-ue-entity"):
         pipe.explain("a film")

@@ -185,7 +185,7 @@ def test_an_interrupted_save_leaves_what_was_there(saved, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("knn_ue.calibrators.base.write_folder", interrupt)
+    monkeypatch.setattr("knn_ue.calibrators.contract.write_folder", interrupt)
     with pytest.raises(KeyboardInterrupt):
         pipe.save(folder)
     monkeypatch.undo()

@@ -8,7 +8,6 @@ import pytest
 from cli_files import run, write_rows
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.fitted import stores_of
 from knn_ue.stores import balanced_rows
 from pipelines import N_NEIGHBORS, TEXT, WORDS
 from tiny_models import ROWS
@@ -27,7 +26,7 @@ def test_the_store_holds_a_balanced_sample(task, method, models):
     pipe.fit(train, validation, method=method, n_neighbors=N_NEIGHBORS, max_stored=limit)
 
     chosen = balanced_rows(train.labels, limit)
-    for store in stores_of(pipe.calibrator_):
+    for store in list(pipe.calibrator_.stores.values()):
         assert len(store) == limit
         assert Counter(store.arrays()[1].tolist()) == Counter(train.labels[chosen].tolist())
     if method == "knn-ue":
@@ -56,7 +55,7 @@ def test_texts_that_are_not_stored_do_not_go_through_the_model(task, n_encoded, 
     assert seen["training"] == n_encoded
     train = pipe.outputs(rows)
     chosen = balanced_rows(train.labels, 20, seed=1)
-    vectors, labels = stores_of(pipe.calibrator_)[0].arrays()
+    vectors, labels = next(iter(pipe.calibrator_.stores.values())).arrays()
     np.testing.assert_array_equal(labels, train.labels[chosen])
     np.testing.assert_allclose(vectors, train.features[chosen], atol=1e-4)
 
@@ -66,7 +65,7 @@ def test_a_limit_that_all_meet_changes_nothing(models):
 
     pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), n_neighbors=N_NEIGHBORS, max_stored=1000)
 
-    assert len(stores_of(pipe.calibrator_)[0]) == 60
+    assert len(next(iter(pipe.calibrator_.stores.values()))) == 60
 
 
 @pytest.mark.parametrize(
@@ -97,4 +96,4 @@ def test_the_command_takes_it(models, tmp_path):
     done = run("fit", models[TEXT], *options, "--task", "text", "--max-stored", 12, "--out", tmp_path / "ue")
 
     assert done.exit_code == 0, done.output
-    assert len(stores_of(UncertaintyPipeline.load(tmp_path / "ue", device="cpu").calibrator_)[0]) == 12
+    assert len(UncertaintyPipeline.load(tmp_path / "ue", device="cpu").calibrator_.store) == 12

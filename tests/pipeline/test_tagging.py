@@ -19,30 +19,30 @@ def test_every_word_of_every_sentence_comes_back_in_order(fitted):
 
     answers = fitted[WORDS](sentences)
 
-    assert [[word["word"] for word in answer["words"]] for answer in answers] == sentences
+    assert [[word.word for word in answer.words] for answer in answers] == sentences
 
 
 def test_a_sentence_may_be_a_string(fitted):
     (answer,) = fitted[WORDS]("Ada went to Oslo")
 
-    assert [word["word"] for word in answer["words"]] == ["Ada", "went", "to", "Oslo"]
+    assert [word.word for word in answer.words] == ["Ada", "went", "to", "Oslo"]
 
 
 def test_entities_are_those_of_the_tags(fitted):
     answers = fitted[WORDS](ROWS[WORDS](5, start=300))
 
     for answer in answers:
-        expected = metrics.extract_entities([word["tag"] for word in answer["words"]])
-        assert [(e["type"], e["start"], e["end"] - 1) for e in answer["entities"]] == expected
+        expected = metrics.extract_entities([word.tag for word in answer.words])
+        assert [(e.type, e.start, e.end - 1) for e in answer.entities] == expected
 
 
 def test_an_entity_scores_the_product_of_its_words(fitted):
-    entities = [(e, a["words"][e["start"] : e["end"]]) for a in fitted[WORDS](ROWS[WORDS](5)) for e in a["entities"]]
+    entities = [(e, a.words[e.start : e.end]) for a in fitted[WORDS](ROWS[WORDS](5)) for e in a.entities]
 
     assert len(entities) > 0
     for entity, words in entities:
-        assert entity["score"] == pytest.approx(np.prod([word["score"] for word in words]))
-        assert entity["text"] == " ".join(word["word"] for word in words)
+        assert entity.score == pytest.approx(np.prod([word.score for word in words]))
+        assert entity.text == " ".join(word.word for word in words)
 
 
 def test_an_entity_shows_the_neighbors_of_its_first_word(fitted):
@@ -50,8 +50,8 @@ def test_an_entity_shows_the_neighbors_of_its_first_word(fitted):
 
     (answer,) = fitted[WORDS]([sentence], top=1)
 
-    nearest = [entity["neighbors"][0] for entity in answer["entities"]]
-    assert [near["id"] for near in nearest] == [entity["start"] for entity in answer["entities"]]
+    nearest = [entity.neighbors[0] for entity in answer.entities]
+    assert [near.id for near in nearest] == [entity.start for entity in answer.entities]
 
 
 def test_a_sentence_without_entities_has_none(models, fitted):
@@ -59,7 +59,7 @@ def test_a_sentence_without_entities_has_none(models, fitted):
 
     (answer,) = pipe([[]])
 
-    assert answer == {"words": [], "entities": []}
+    assert answer.to_dict() == {"words": [], "entities": []}
 
 
 def test_words_of_a_tagger_without_entities_abstain_one_by_one(tmp_path):
@@ -70,8 +70,8 @@ def test_words_of_a_tagger_without_entities_abstain_one_by_one(tmp_path):
 
     (answer,) = pipe([["the", "film"]], abstain_below=1.0)
 
-    assert [(word["tag"], word["abstained"]) for word in answer["words"]] == [(None, True)] * 2
-    assert answer["entities"] == []
+    assert [(word.tag, word.abstained) for word in answer.words] == [(None, True)] * 2
+    assert answer.entities == ()
 
 
 BIOES = ("O", "B-PER", "I-PER", "E-PER", "S-PER")

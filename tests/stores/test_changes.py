@@ -226,24 +226,24 @@ def test_short_vectors_that_outlive_the_long_ones_can_be_loaded(how, tmp_path):
     np.testing.assert_allclose(found.distances, [[1e-20, 3e-20]], rtol=1e-6)
 
 
-def test_what_changes_a_detached_store_changes_neither_the_original_nor_its_folder(tmp_path):
+def test_what_changes_a_snapshot_changes_neither_the_original_nor_its_folder(tmp_path):
     Datastore.build([[0.0, 0.0], [3.0, 4.0]], [0, 1], texts=["origin", "far"]).save(tmp_path / "store")
     original = Datastore.load(tmp_path / "store")
 
-    detached = original.detached()
-    added = detached.add([[1.0, 1.0]], [1], texts=["new"])
-    detached.remove([0])
+    taken = original.snapshot()
+    added = taken.add([[1.0, 1.0]], [1], texts=["new"])
+    taken.remove([0])
 
-    assert (detached.path, detached.ids.tolist(), detached.texts_of(added)) == (None, [1, 2], ["new"])
+    assert (taken.path, taken.ids.tolist(), taken.texts_of(added)) == (None, [1, 2], ["new"])
     assert original.ids.tolist() == Datastore.load(tmp_path / "store").ids.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("index", ["exact", IndexOptions(factory="PCA2,Flat", recompute=False)], ids=str)
-def test_a_store_and_its_detached_copies_grow_apart(index, rows):
+def test_a_store_and_its_snapshots_grow_apart(index, rows):
     features, labels = rows
     store = Datastore.build(features[:50], labels[:50], index=index)
     store.add(features[50:60], labels[50:60])
-    copies = [store, store.detached(), store.detached()]
+    copies = [store, store.snapshot(), store.snapshot()]
 
     for number, changed in enumerate(copies):
         changed.add(features[60 + number : 61 + number], [number])

@@ -8,8 +8,7 @@ from knn_ue.stores import IndexOptions
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.toy import pockets
 from knn_ue.tuning import Tolerance, Trial, Tuning, tune_index
-from knn_ue.tuning.candidates import index_families
-from knn_ue.tuning.choose import _best
+from knn_ue.tuning.choose import _best, index_families
 from knn_ue.tuning.index_trials import IndexTrials
 from knn_ue.types import Outputs
 
@@ -195,7 +194,10 @@ def make_bench(wide, validation):
         n_neighbors=8,
         use_labels=True,
         tolerance=Tolerance(),
-        scored=lambda outputs, calibrator: (calibrator.predict(outputs).confidence, np.ones(len(outputs), bool)),
+        scored=lambda outputs, calibrator, found: (
+            calibrator.predict(outputs, found=found).confidence,
+            np.ones(len(outputs), bool),
+        ),
     )
 
 

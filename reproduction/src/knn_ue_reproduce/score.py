@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from knn_ue import metrics
-from knn_ue.arrays import FloatArray, softmax
-from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
-from knn_ue.calibrators.base import prediction_of
+from knn_ue.arrays import FloatArray
+from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import key_of
 from knn_ue.methods import METHODS
-from knn_ue.stores import Datastore
+from knn_ue.stores import tunable
 from knn_ue.types import Outputs
 from knn_ue_reproduce.answers import Answers, answers_of
 from knn_ue_reproduce.cells import REVISION, CellName, Content
@@ -44,12 +43,13 @@ def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content
         inside: Answers | None = None
         for part, rows in runner.sets_of(variant).items():
             outputs = runner.outputs(variant, seed, part)
-            weight = calibrator.weight(outputs)  # once: it may be a search for neighbors
-            prediction = prediction_of(outputs, softmax(outputs.logits, weight))
+            found = calibrator.search(outputs)  # once, for the weight and the probabilities
+            weight = calibrator.weight(outputs, found=found)
+            prediction = calibrator.predict(outputs, found=found)
             answers = answers_of(outputs, prediction, rows, entity_scores_of(calibrator, outputs))
             measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
             measured |= scores_of(answers)
-            if isinstance(calibrator, KnnUE):
+            if calibrator.explains and weight is not None:
                 measured |= weights(outputs, weight, prediction.confidence)
             if inside is not None and rows.role in ("out", "outside"):
                 measured |= detection_of(inside, answers)
@@ -69,29 +69,32 @@ def read_answers(runner: TaskRunner, variant: MethodVariant, seed: int, part: st
     return None if arrays is None else Answers.from_arrays(arrays)
 
 
-def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: bool = False) -> LogitScaling:
+def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: bool = False) -> Calibrator:
     """Return the calibrator of the method, fitted on the rows that did not stop the training.
 
     With `shared` its exact searches are those of all methods, found once: not for what is timed.
     """
     # The softmax of several passes learns nothing: one pass is enough to fit it.
-    seen = MethodVariant(method="softmax") if variant.method == PASSES else variant
+    seen = MethodVariant(method="softmax") if variant.method == PASSES else spec
     fitting = runner.outputs(seen, seed, "fitting")
     method = METHODS[variant.method]
     calibrator = from_training(runner, variant, seed) if method.reads_training else method.make(fitting, variant.search)
-    if shared and variant.index == EXACT and isinstance(calibrator, KnnUE) and isinstance(calibrator.store, Datastore):
-        calibrator.store = SharedSearch(calibrator.store, runner.store, runner.setup.name)
+    if shared and variant.index == EXACT and calibrator.explains:
+        stores = calibrator.stores.items()
+        calibrator = calibrator.with_stores(
+            {name: SharedSearch(tunable(store), runner.store, runner.setup.name) for name, store in stores}
+        )
     return calibrator.fit(fitting)
 
 
-def from_training(runner: TaskRunner, variant: MethodVariant, seed: int) -> LogitScaling:
+def from_training(runner: TaskRunner, variant: MethodVariant, seed: int) -> Calibrator:
     """Return the calibrator of a method with what it keeps of the training rows, its index built, not fitted."""
     return METHODS[variant.method].make(runner.outputs(variant, seed, "train"), variant.search)
 
 
-def entity_scores_of(calibrator: LogitScaling, outputs: Outputs) -> FloatArray | None:
+def entity_scores_of(calibrator: Calibrator, outputs: Outputs) -> FloatArray | None:
     """Return factors (n,) of the words whose product over an entity is its score, where the method has its own."""
-    if not (isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities):
+    if not calibrator.reads_entities:
         return None
     reading = calibrator.read(outputs)
     factors = np.ones(len(outputs))
@@ -112,14 +115,13 @@ def weights(outputs: Outputs, weight: FloatArray, confidence: FloatArray) -> dic
     return found
 
 
-def coverage(runner: TaskRunner, variant: MethodVariant, seed: int, calibrator: LogitScaling) -> dict[str, float]:
+def coverage(runner: TaskRunner, variant: MethodVariant, seed: int, calibrator: Calibrator) -> dict[str, float]:
     """Return the share of the exact neighbors that the index of a method finds, by test set."""
-    assert isinstance(calibrator, KnnUE)
-    assert isinstance(calibrator.store, Datastore)
-    exact = calibrator.store.reindexed(EXACT)
+    (indexed,) = calibrator.stores.values()
+    exact = tunable(indexed).reindexed(EXACT)
     found = {}
     for part in runner.sets_of(variant):
         queries = runner.outputs(variant, seed, part).require_features("coverage")[:_QUERIES]
-        ids = [store.search(queries, variant.n_neighbors).ids for store in (exact, calibrator.store)]
+        ids = [store.search(queries, variant.n_neighbors).ids for store in (exact, indexed)]
         found[part] = metrics.neighbor_coverage(exact_ids=ids[0], found_ids=ids[1])
     return found

@@ -6,13 +6,14 @@ In tagging an exact search is most of the work of a cell, and seven cells of a s
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from knn_ue.demo.cache import key_of
-from knn_ue.stores import Datastore
+from knn_ue.stores import TunableStore
 from knn_ue.types import Neighbors
 from knn_ue_reproduce.cells import CellName, CellStore
 
@@ -25,15 +26,41 @@ class SharedSearch:
     What times are measured of must search for itself.
     """
 
-    def __init__(self, store: Datastore, kept: CellStore, setup: str) -> None:
+    def __init__(self, store: TunableStore, kept: CellStore, setup: str) -> None:
         self.store, self.kept, self.setup = store, kept, setup
 
     def __len__(self) -> int:
         return len(self.store)
 
-    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
+    @property
+    def where(self) -> str:
+        """Where the datastore is."""
+        return self.store.where
+
+    @property
+    def n_columns(self) -> int:
+        """Number of feature columns."""
+        return self.store.n_columns
+
+    def texts_of(self, ids: Sequence[int] | npt.NDArray[Any]) -> list[str | None]:
         """Return the text stored with each id."""
         return self.store.texts_of(ids)
+
+    def vectors_of(self, ids: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+        """Return the vectors of ids."""
+        return self.store.vectors_of(ids)
+
+    def normalized(self, features: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return features as the datastore compares them."""
+        return self.store.normalized(features)
+
+    def save(self, path: str | Path) -> str:
+        """Save the datastore, without what was found."""
+        return self.store.save(path)
+
+    def snapshot(self) -> "SharedSearch":
+        """Return itself: nobody changes it."""
+        return self
 
     def search(self, features: npt.NDArray[Any], n_neighbors: int) -> Neighbors:
         """Return the nearest stored examples, found now or before."""

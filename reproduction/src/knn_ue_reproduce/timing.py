@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knn_ue.calibrators import KnnUE
 from knn_ue.demo.cache import key_of
 from knn_ue_reproduce.cells import REVISION, CellName, Content
 from knn_ue_reproduce.score import fitted, from_training
@@ -99,8 +98,7 @@ def _searches(runner: TaskRunner, timing: Timing, seed: int) -> Mapping[MethodVa
 
     def prepared(variant: MethodVariant) -> Callable[[], float]:
         calibrator = from_training(runner, variant, seed)
-        assert isinstance(calibrator, KnnUE)
-        store = calibrator.store
+        (store,) = calibrator.stores.values()
         features = runner.outputs(variant, seed, timing.part).require_features("timing")[:_QUERIES]
         queries = np.ascontiguousarray(features)
 

@@ -1,54 +1,235 @@
-"""What evaluation and report ask of every calibrator."""
+"""What every calibrator can do: fit, give probabilities, be saved and opened again, and name the stores it searches."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
-from knn_ue.arrays import FloatArray
-from knn_ue.entities import SentenceReading
+import numpy as np
+import numpy.typing as npt
+
+from knn_ue.arrays import FloatArray, check_positive, softmax
+from knn_ue.entities import EntityExplanation, SentenceReading
+from knn_ue.errors import InvalidInputError, KnnUeError, NotFittedError, StorageError
+from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
+from knn_ue.stores import NeighborStore, folder_of, open_store
 from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.weighting import Explanation
 
 Found = Mapping[str, Neighbors]  # what each store found, by the store's name
+Stores = Mapping[str, NeighborStore]
 
 
-class Calibrator(Protocol):
-    """Whatever turns `Outputs` into probabilities one can trust."""
+@dataclass(frozen=True, kw_only=True)
+class SavedState:
+    """What a calibrator saves beside its stores: `options` (plain JSON) and `arrays`."""
+
+    options: dict[str, Any]
+    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaggedAnswer:
+    """All that one search says of tagged sentences: the words, the entities and sentences, and why."""
+
+    prediction: Prediction
+    reading: SentenceReading
+    explanations: list[EntityExplanation]
+
+
+class Calibrator(ABC):
+    """Whatever turns `Outputs` into probabilities one can trust.
+
+    To write one: `_fit` and `_predict_proba`, which are given what the stores found; `_state` and `_from_stored`, which
+    save and restore what was fitted. One that looks at neighbors also has `stores`, `with_stores` and `queries`.
+    Methods that take `found` do not search again where it is given.
+    """
 
     kind: ClassVar[str]
-    keeps_prediction: ClassVar[bool]
-    fitted_on_validation: ClassVar[bool]
-    explains: ClassVar[bool]
+    keeps_prediction: ClassVar[bool] = True
+    fitted_on_validation: ClassVar[bool] = True
+    searches: ClassVar[bool] = False
+    """Whether it looks for neighbors in stores."""
+    explains: ClassVar[bool] = False
+    """Whether `explain` has terms to show."""
+
+    n_neighbors: int = 0
+    use_labels: bool = False
+    """Whether the labels of neighbors count, not only their distances."""
+    n_classes_: int
+
+    @property
+    def stores(self) -> Stores:
+        """What it searches, by name; answers show the neighbors found by the last one."""
+        return {}
+
+    def with_stores(self, stores: Stores) -> Self:
+        """Return a copy that searches these stores; what was fitted is kept."""
+        if stores.keys() != self.stores.keys():
+            raise InvalidInputError(
+                f"{type(self).__name__} has the stores {list(self.stores)}, got {list(stores)}: pass one for each"
+            )
+        return copy(self)
+
+    @classmethod
+    def queries(cls, outputs: Outputs) -> Mapping[str, FloatArray]:
+        """Return what each store is searched with, (n, d) by the store's name."""
+        del outputs
+        return {}
+
+    def search(self, outputs: Outputs) -> Found:
+        """Return the `n_neighbors` nearest stored examples of each row, from one search for each store."""
+        queries, stores = self.queries(outputs), self.stores
+        if queries.keys() != stores.keys():
+            raise InvalidInputError(f"there are {len(stores)} stores but {len(queries)} layers: pass the same layers")
+        return {name: store.search(queries[name], self.n_neighbors) for name, store in stores.items()}
+
+    def fit(self, validation: Outputs, *, found: Found | None = None) -> Self:
+        """Learn from labeled `validation` outputs that the model was not trained on."""
+        validation.require_labels(f"{type(self).__name__}.fit")
+        self._check_options()
+        for store in self.stores.values():
+            # Search pads what is missing; a fit would learn what missing neighbors look like.
+            if self.n_neighbors > len(store):
+                raise InvalidInputError(
+                    f"n_neighbors={self.n_neighbors} exceeds the {len(store)} stored examples: lower it or add more"
+                )
+        self._fit(validation, self._neighbors(validation, found))
+        self.n_classes_ = validation.n_classes
+        return self
+
+    def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
+        """Return probabilities (n, classes), float64, whose rows sum to one."""
+        self._check_ready(outputs)
+        return self._predict_proba(outputs, self._neighbors(outputs, found))
+
+    def predict(self, outputs: Outputs, *, found: Found | None = None) -> Prediction:
+        """Return the model's answers with their calibrated and raw confidence."""
+        return prediction_of(outputs, self.predict_proba(outputs, found=found))
+
+    def weight(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray | None:
+        """Return the weight (n,) that multiplies the logits of each row; None where it does something else."""
+        del outputs, found
+        return None
+
+    def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
+        """Return for each row the terms of its weight and its `top` nearest examples; raise unless it `explains`."""
+        del outputs, top, found
+        raise InvalidInputError(f"explain needs a method with terms to show, such as knn-ue: {self.kind} has none")
 
     @property
     def reads_entities(self) -> bool:
-        """Whether `read` gives scores of entities."""
-        ...
-
-    def fit(self, validation: Outputs) -> Self:
-        """Learn from labeled outputs that the model was not trained on."""
-        ...
-
-    def search(self, outputs: Outputs) -> Found:
-        """Return the nearest stored examples of each row, from one search for each store."""
-        ...
-
-    def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
-        """Return probabilities (n, classes) whose rows sum to one."""
-        ...
-
-    def predict(self, outputs: Outputs) -> Prediction:
-        """Return the answers with calibrated and raw confidence."""
-        ...
-
-    def explain(self, outputs: Outputs, *, top: int = 5) -> list[Explanation]:
-        """Return for each row the terms of its weight and its `top` nearest examples; raise unless it `explains`."""
-        ...
+        """Whether `read` and `answer` give scores of entities."""
+        return False
 
     def read(self, outputs: Outputs, *, found: Found | None = None) -> SentenceReading:
         """Return the scores of the entities and sentences of tagged `outputs`; raise unless it `reads_entities`."""
-        ...
+        del outputs, found
+        raise InvalidInputError(self._no_entities())
 
-    def save(self, path: str | Path) -> None:
-        """Write everything needed to load this calibrator again into a folder."""
-        ...
+    def answer(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> TaggedAnswer:
+        """Return words, entities and why, from one search; raise unless it `reads_entities`."""
+        del outputs, top, found
+        raise InvalidInputError(self._no_entities())
+
+    def save(self, path: str | Path) -> str:
+        """Write everything to the folder `path` in one step, and return its identity.
+
+        A store that already lives in the folder stays where it is.
+        """
+        self._check_ready(None)
+        state = self._state()
+        folders = {name: _store_writer(store, Path(path)) for name, store in self.stores.items()}
+        options = {"n_classes": getattr(self, "n_classes_", None), **state.options}
+        return write_folder(path, kind=self.kind, options=options, arrays=state.arrays, folders=folders)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Open a folder that `save` wrote."""
+        return parse_folder(path, cls._parse, kind=cls.kind)
+
+    @classmethod
+    def _parse(cls, stored: FolderContent) -> Self:
+        stores = {name: open_store(folder) for name, folder in stored.folders.items()}
+        try:
+            calibrator = cls._from_stored(stored, stores)
+            n_classes = stored.options["n_classes"]
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, KnnUeError) and not isinstance(error, InvalidInputError):
+                raise
+            raise StorageError(
+                f"{stored.path} does not hold a {cls.kind!r} as we write it ({error}): restore it from a copy"
+            ) from None
+        if n_classes is not None:
+            calibrator.n_classes_ = n_classes
+        return calibrator
+
+    @abstractmethod
+    def _fit(self, validation: Outputs, found: Found, /) -> None: ...
+
+    @abstractmethod
+    def _predict_proba(self, outputs: Outputs, found: Found, /) -> FloatArray: ...
+
+    @abstractmethod
+    def _state(self) -> SavedState: ...
+
+    @classmethod
+    @abstractmethod
+    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self: ...
+
+    def _check_options(self) -> None:
+        """Raise where an option given to the constructor is not allowed; called by `fit`."""
+        if self.searches:
+            check_positive(self.n_neighbors, "n_neighbors")
+
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "n_classes_")
+
+    def _check_ready(self, outputs: Outputs | None) -> None:
+        if not self._is_fitted():
+            raise NotFittedError(type(self).__name__)
+        n_classes = getattr(self, "n_classes_", None)
+        if outputs is not None and n_classes is not None and outputs.n_classes != n_classes:
+            raise InvalidInputError(
+                f"{type(self).__name__} was fitted on {n_classes} classes, these logits have {outputs.n_classes}: "
+                "use outputs of the same model"
+            )
+
+    def _no_entities(self) -> str:
+        return f"entity scores need the method knn-ue-entity: {self.kind} has none"
+
+    def _neighbors(self, outputs: Outputs, found: Found | None) -> Found:
+        if found is None:
+            return self.search(outputs)
+        shape = (len(outputs), self.n_neighbors)
+        if found.keys() != self.stores.keys() or any(near.ids.shape != shape for near in found.values()):
+            raise InvalidInputError(
+                f"found must hold the {self.n_neighbors} neighbors of these {len(outputs)} rows in each store "
+                f"({', '.join(self.stores) or 'there is none'}): pass what search returned for them"
+            )
+        return found
+
+
+def take_found(found: Found, rows: object) -> Found:
+    """Return what was found for the rows at `rows` (numbers, a slice or a boolean mask)."""
+    return {name: neighbors.take(rows) for name, neighbors in found.items()}
+
+
+def prediction_of(outputs: Outputs, probs: FloatArray) -> Prediction:
+    """Return the model's answers with the confidence that `probs` give them."""
+    rows = np.arange(len(outputs))
+    return Prediction(
+        predicted=outputs.predicted,
+        confidence=probs[rows, outputs.predicted],
+        raw_confidence=softmax(outputs.logits)[rows, outputs.predicted],
+        probs=probs,
+    )
+
+
+def _store_writer(store: NeighborStore, target: Path) -> SubfolderWriter | Path:
+    folder = folder_of(store)
+    if folder is not None and folder.parent.resolve() == target.resolve():
+        return folder
+    return store.save

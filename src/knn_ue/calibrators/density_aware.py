@@ -1,78 +1,107 @@
 """DAC: a temperature that grows with the distance to the neighbors in every layer. Tomani et al. (2023)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray, check_positive
-from knn_ue.calibrators.base import LogitScaling, SavedState, search_for_fit
+from knn_ue.arrays import FloatArray
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore, IndexOptions
-from knn_ue.types import Neighbors, NeighborSearch, Outputs
+from knn_ue.stores import IndexOptions, NeighborStore, build_store
+from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
 
 
 class DensityAwareCalibration(LogitScaling):
     """softmax(logits / T), T = w0 + sum_l w_l s_l, all w >= 0; s_l is the mean distance to the K neighbors in layer l.
 
-    `stores` holds one datastore a layer, in the order of `Outputs.layers`; `from_layers` builds them. A layer whose
+    `stores` are one for each layer, in the order of `Outputs.layers`; `from_layers` builds them. A layer whose
     vectors are all alike has s_l = 0 and no influence. The mean is over the neighbors that were found; where none was,
     T is infinite and the answer uniform.
     """
 
     kind: ClassVar[str] = "dac"
+    searches: ClassVar[bool] = True
 
     temperature_map_: TemperatureMap
 
-    def __init__(self, stores: Sequence[NeighborSearch], *, n_neighbors: int = 32) -> None:
-        self.stores = stores
+    def __init__(self, stores: Sequence[NeighborStore], *, n_neighbors: int = 32) -> None:
+        self._layers = tuple(stores)
         self.n_neighbors = n_neighbors
 
     @classmethod
-    def from_layers(cls, train: Outputs, *, n_neighbors: int = 32, index: str | IndexOptions = "exact") -> Self:
-        """Build one datastore for each layer of labelled training outputs; the last one also holds the texts."""
+    def from_layers(
+        cls,
+        train: Outputs,
+        *,
+        n_neighbors: int = 32,
+        index: str | IndexOptions = "exact",
+        address: str | None = None,
+    ) -> Self:
+        """Build one store for each layer of labeled training outputs; the last one also holds the texts.
+
+        With an `address` (see `knn_ue.stores.registry`) they are built there, each under its own name.
+        """
         labels = train.require_labels("DensityAwareCalibration.from_layers")
-        *lower, last = _layers_of(train)
         texts = None if train.texts is None else list(train.texts)
-        stores = [Datastore.build(layer, labels, index=index) for layer in lower]
-        stores.append(Datastore.build(last, labels, texts=texts, index=index))
+        queries = cls.queries(train)
+        last = list(queries)[-1]
+        stores = [
+            build_store(
+                layer,
+                labels,
+                texts=texts if name == last else None,
+                index=index,
+                address=None if address is None else f"{address}_{name}",
+            )
+            for name, layer in queries.items()
+        ]
         return cls(stores, n_neighbors=n_neighbors)
 
-    def _fit(self, validation: Outputs) -> None:
-        check_positive(self.n_neighbors, "n_neighbors")
-        labels = validation.require_labels("DensityAwareCalibration.fit")
-        layers = self._checked_layers(validation)
-        found = [
-            search_for_fit(store, layer, self.n_neighbors) for store, layer in zip(self.stores, layers, strict=True)
-        ]
-        self.temperature_map_ = fit_temperature_map(validation.logits, labels, _mean_distances(found))
+    @property
+    def stores(self) -> Stores:
+        """One for each layer, the last layer's last."""
+        return {_name(number): store for number, store in enumerate(self._layers)}
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
-        layers = self._checked_layers(outputs)
-        found = [store.search(layer, self.n_neighbors) for store, layer in zip(self.stores, layers, strict=True)]
-        return self.temperature_map_.weight(_mean_distances(found))
+    def with_stores(self, stores: Stores) -> Self:
+        """Return a copy that searches these; what was fitted is kept."""
+        changed = super().with_stores(stores)
+        changed._layers = tuple(stores[name] for name in self.stores)
+        return changed
 
-    def _checked_layers(self, outputs: Outputs) -> Sequence[FloatArray]:
-        layers = _layers_of(outputs)
-        if len(layers) != len(self.stores):
+    @classmethod
+    def queries(cls, outputs: Outputs) -> Mapping[str, FloatArray]:
+        """Return the features (n, d) of each layer."""
+        if not outputs.layers:
             raise InvalidInputError(
-                f"there are {len(self.stores)} stores but {len(layers)} layers: pass the same layers"
+                "DAC needs the features of every layer, these Outputs have none: pass Outputs(layers=...)"
             )
-        return layers
+        return {_name(number): layer for number, layer in enumerate(outputs.layers)}
+
+    def _fit(self, validation: Outputs, found: Found, /) -> None:
+        labels = validation.require_labels("DensityAwareCalibration.fit")
+        self.temperature_map_ = fit_temperature_map(validation.logits, labels, self._mean_distances(found))
+
+    def _weight(self, _outputs: Outputs, found: Found, /) -> FloatArray:
+        return self.temperature_map_.weight(self._mean_distances(found))
+
+    def _mean_distances(self, found: Found) -> FloatArray:
+        """Return the mean distance (n, layers) to the neighbors found, inf where none was."""
+        return np.column_stack([_mean_distance(found[name]) for name in self.stores])
 
     def _state(self) -> SavedState:
         fitted = self.temperature_map_
         return SavedState(
-            options={"n_neighbors": self.n_neighbors, "intercept": fitted.intercept, "slopes": fitted.slopes},
-            stores={f"layer{number}": store for number, store in enumerate(self.stores)},
+            options={"n_neighbors": self.n_neighbors, "intercept": fitted.intercept, "slopes": fitted.slopes}
         )
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:
+    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
         options = stored.options
-        ordered = [stores[f"layer{number}"] for number in range(len(stores))]
+        ordered = [stores[_name(number)] for number in range(len(stores))]
         calibrator = cls(ordered, n_neighbors=options["n_neighbors"])
         calibrator.temperature_map_ = TemperatureMap(
             intercept=float(options["intercept"]), slopes=tuple(map(float, options["slopes"]))
@@ -80,20 +109,13 @@ class DensityAwareCalibration(LogitScaling):
         return calibrator
 
 
-def _layers_of(outputs: Outputs) -> Sequence[FloatArray]:
-    if not outputs.layers:
-        raise InvalidInputError(
-            "DAC needs the features of every layer, these Outputs have none: pass Outputs(layers=...)"
-        )
-    return outputs.layers
+def _name(layer: int) -> str:
+    return f"layer{layer}"
 
 
-def _mean_distances(found: Sequence[Neighbors]) -> FloatArray:
-    """Return the mean distance (n, layers) to the neighbors found, inf where none was."""
-    columns = []
-    for neighbors in found:
-        present = neighbors.ids >= 0
-        total = np.where(present, neighbors.distances, 0.0).sum(axis=1)
-        counts = present.sum(axis=1)
-        columns.append(np.divide(total, counts, where=counts > 0, out=np.full(len(neighbors), np.inf)))
-    return np.column_stack(columns)
+def _mean_distance(neighbors: Neighbors) -> FloatArray:
+    present = neighbors.ids >= 0
+    total = np.where(present, neighbors.distances, 0.0).sum(axis=1)
+    counts = present.sum(axis=1)
+    mean: FloatArray = np.divide(total, counts, where=counts > 0, out=np.full(len(neighbors), np.inf))
+    return mean

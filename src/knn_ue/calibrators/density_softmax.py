@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import ScaledLogits
 
@@ -71,11 +71,11 @@ class DensitySoftmax(LogitScaling):
             )
         return self.density.log_prob(features)
 
-    def _fit(self, validation: Outputs) -> None:
+    def _fit(self, validation: Outputs, _found: Found, /) -> None:
         labels = validation.require_labels("DensitySoftmax.fit")
         self.scale_ = _fit_scale(validation.logits, labels, self._shortfall(validation))
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
+    def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return _density_weight(self._shortfall(outputs), self.scale_)
 
     def _shortfall(self, outputs: Outputs) -> FloatArray:
@@ -89,7 +89,7 @@ class DensitySoftmax(LogitScaling):
         return SavedState(options={"highest": self.highest, "scale": scale}, arrays=self.density.to_arrays())
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
+    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
         require("torch", extra="hf", purpose="DensitySoftmax")
         from knn_ue.flows import FeatureDensity
 

@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray, check_choice, check_positive, softmax
-from knn_ue.calibrators.base import LogitScaling, SavedState, search_for_fit
-from knn_ue.calibrators.contract import Found
+from knn_ue.arrays import FloatArray, check_choice, check_positive
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore
-from knn_ue.types import Neighbors, NeighborSearch, Outputs
+from knn_ue.stores import NeighborStore
+from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import (
     TAU_RANGE,
     Distance,
@@ -25,6 +25,8 @@ from knn_ue.weighting import (
     knn_weight,
 )
 
+_STORE = "store"
+
 
 class KnnUE(LogitScaling):
     """softmax(W * logits), W large where the nearest stored examples are close and share the predicted label.
@@ -33,6 +35,7 @@ class KnnUE(LogitScaling):
     `knn_ue.weighting`), `tau_range` bounds tau in units of the median neighbor distance. With `params` nothing is
     fitted: they are used as they are, and `fit` is not needed. How features are normalized is the datastore's choice.
 
+    >>> from knn_ue.stores import Datastore
     >>> from knn_ue.toy import two_blobs
     >>> train, validation, test = two_blobs(overconfident_by=3.0, seed=0)
     >>> ue = KnnUE(Datastore.build(train.features, train.labels), n_neighbors=32).fit(validation)
@@ -41,6 +44,7 @@ class KnnUE(LogitScaling):
     """
 
     kind: ClassVar[str] = "knn-ue"
+    searches: ClassVar[bool] = True
     explains: ClassVar[bool] = True
 
     params_: WeightParams
@@ -48,7 +52,7 @@ class KnnUE(LogitScaling):
 
     def __init__(
         self,
-        store: NeighborSearch,
+        store: NeighborStore,
         *,
         n_neighbors: int = 32,
         use_labels: bool = True,
@@ -65,12 +69,33 @@ class KnnUE(LogitScaling):
         self.tau_range = tau_range
         self.params = params
 
-    def _fit(self, validation: Outputs) -> None:
-        self._check_options()
-        neighbors = search_for_fit(self.store, validation.require_features("KnnUE.fit"), self.n_neighbors)
-        self._fit_to(validation, neighbors)
+    @property
+    def stores(self) -> Stores:
+        """Its one store."""
+        return {_STORE: self.store}
 
-    def _fit_to(self, validation: Outputs, neighbors: Neighbors) -> None:
+    def with_stores(self, stores: Stores) -> Self:
+        """Return a copy that searches this store; what was fitted is kept."""
+        changed = super().with_stores(stores)
+        changed.store = stores[_STORE]
+        return changed
+
+    @classmethod
+    def queries(cls, outputs: Outputs) -> Mapping[str, FloatArray]:
+        """Return the features (n, d)."""
+        return {_STORE: outputs.require_features(cls.__name__)}
+
+    def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
+        """Return for each row its weight, both terms and its `top` nearest examples: why it is as sure as it is."""
+        self._check_ready(outputs)
+        check_positive(top, "top")
+        neighbors = self._neighbors(outputs, found)[_STORE]
+        weight = self._weight_of(outputs, neighbors)
+        typical = getattr(self, "typical_", None)
+        return explain_rows(outputs, neighbors, weight, self.store.texts_of, top=top, typical=typical)
+
+    def _fit(self, validation: Outputs, found: Found, /) -> None:
+        neighbors = found[_STORE]
         labels = validation.require_labels("KnnUE.fit")
         self.params_ = self.params or fit_weight(
             validation.logits,
@@ -84,30 +109,8 @@ class KnnUE(LogitScaling):
         weight = self._weight_of(validation, neighbors)
         self.typical_ = (float(np.median(weight.distance_term)), float(np.median(weight.label_term)))
 
-    def search(self, outputs: Outputs) -> Found:
-        """Return the nearest stored examples of each row."""
-        return {"store": self._neighbors(outputs)}
-
-    def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
-        """Return probabilities (n, classes), float64; rows sum to one and keep the logits' argmax."""
-        if found is None:
-            return super().predict_proba(outputs)
-        self._check_ready(outputs)
-        return softmax(outputs.logits, self._weight_of(outputs, found["store"]).total)
-
-    def _weight(self, outputs: Outputs) -> FloatArray:
-        return self._weight_of(outputs, self._neighbors(outputs)).total
-
-    def explain(self, outputs: Outputs, *, top: int = 5) -> list[Explanation]:
-        """Return for each row its weight, both terms and its `top` nearest examples: why it is as sure as it is."""
-        self._check_ready(outputs)
-        check_positive(top, "top")
-        neighbors = self._neighbors(outputs)
-        weight = self._weight_of(outputs, neighbors)
-        return explain_rows(outputs, neighbors, weight, self.store, top=top, typical=getattr(self, "typical_", None))
-
-    def _neighbors(self, outputs: Outputs) -> Neighbors:
-        return self.store.search(outputs.require_features("KnnUE"), self.n_neighbors)
+    def _weight(self, outputs: Outputs, found: Found, /) -> FloatArray:
+        return self._weight_of(outputs, found[_STORE]).total
 
     def _weight_of(self, outputs: Outputs, neighbors: Neighbors) -> Weight:
         params = self.params_ if hasattr(self, "params_") else self.params
@@ -151,13 +154,13 @@ class KnnUE(LogitScaling):
             "params": None if self.params is None else asdict(self.params),
             "fitted": fitted,
         }
-        return SavedState(options=options, stores={"store": self.store})
+        return SavedState(options=options)
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:
+    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
         options = stored.options
         calibrator = cls(
-            stores["store"],
+            stores[_STORE],
             n_neighbors=options["n_neighbors"],
             use_labels=bool(options["use_labels"]),
             distance=options["distance"],

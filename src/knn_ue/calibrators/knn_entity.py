@@ -1,27 +1,16 @@
 """kNN-UE for entities: words as in kNN-UE without labels, and a calibrated probability for each entity and sentence."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from knn_ue.arrays import check_positive, softmax
-from knn_ue.calibrators.base import SavedState, prediction_of
-from knn_ue.calibrators.contract import Found
+from knn_ue.arrays import check_positive
+from knn_ue.calibrators.contract import Found, SavedState, Stores, TaggedAnswer
 from knn_ue.calibrators.knn import KnnUE
 from knn_ue.entities import INGREDIENTS, EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
 from knn_ue.entities.explain import explain_entities
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore
-from knn_ue.types import Neighbors, NeighborSearch, Outputs, Prediction
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TaggedAnswer:
-    """All that one search says of tagged sentences: the words, the entities and sentences, and why."""
-
-    prediction: Prediction
-    reading: SentenceReading
-    explanations: list[EntityExplanation]
+from knn_ue.stores import NeighborStore
+from knn_ue.types import Outputs
 
 
 class KnnUEEntity(KnnUE):
@@ -32,6 +21,7 @@ class KnnUEEntity(KnnUE):
     each sentence, and warnings where an entity may have been missed. Fitted on outputs that are no sentences with IOB2
     tags it is kNN-UE and no more.
 
+    >>> from knn_ue.stores import Datastore
     >>> from knn_ue.toy import tagged_sentences
     >>> train, validation, test = tagged_sentences(seed=0)
     >>> ue = KnnUEEntity(Datastore.build(train.features, train.labels), n_neighbors=8).fit(validation)
@@ -44,7 +34,7 @@ class KnnUEEntity(KnnUE):
 
     entities_: EntityModel | None
 
-    def __init__(self, store: NeighborSearch, *, n_neighbors: int = 32) -> None:
+    def __init__(self, store: NeighborStore, *, n_neighbors: int = 32) -> None:
         super().__init__(store, n_neighbors=n_neighbors, use_labels=False)
 
     @property
@@ -54,21 +44,23 @@ class KnnUEEntity(KnnUE):
 
     def read(self, outputs: Outputs, *, found: Found | None = None) -> SentenceReading:
         """Return the scores of the entities and sentences of `outputs`, which need groups and class_names."""
-        return self._ready_model(outputs).read(outputs, (found or self.search(outputs))["store"])
+        model = self._ready_model(outputs)
+        (neighbors,) = self._neighbors(outputs, found).values()
+        return model.read(outputs, neighbors)
 
     def explain_entities(self, outputs: Outputs, *, top: int = 5) -> list[EntityExplanation]:
         """Return for each entity its score, what raised and lowered it, and its `top` nearest training examples."""
         check_positive(top, "top")
         return self.answer(outputs, top=top).explanations
 
-    def answer(self, outputs: Outputs, *, top: int = 5) -> TaggedAnswer:
+    def answer(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> TaggedAnswer:
         """Return what `predict`, `read` and `explain_entities` return, from one search."""
         model = self._ready_model(outputs)
-        neighbors = self._neighbors(outputs)
-        probs = softmax(outputs.logits, self._weight_of(outputs, neighbors).total)
+        found = self._neighbors(outputs, found)
+        (neighbors,) = found.values()
         reading = model.read(outputs, neighbors)
-        explained = explain_entities(model, outputs, reading, neighbors, self.store, top=top)
-        return TaggedAnswer(prediction=prediction_of(outputs, probs), reading=reading, explanations=explained)
+        explained = explain_entities(model, outputs, reading, neighbors, self.store.texts_of, top=top)
+        return TaggedAnswer(prediction=self.predict(outputs, found=found), reading=reading, explanations=explained)
 
     def _ready_model(self, outputs: Outputs) -> EntityModel:
         self._check_ready(outputs)
@@ -79,17 +71,18 @@ class KnnUEEntity(KnnUE):
             )
         return self.entities_
 
-    def _fit_to(self, validation: Outputs, neighbors: Neighbors) -> None:
-        super()._fit_to(validation, neighbors)
+    def _fit(self, validation: Outputs, found: Found, /) -> None:
+        super()._fit(validation, found)
+        (neighbors,) = found.values()
         self.entities_ = fit_entity_model(validation, neighbors) if is_tagged(validation) else None
 
     def _state(self) -> SavedState:
         model = None if self.entities_ is None else self.entities_.to_plain()
         state = super()._state()
-        return SavedState(options={**state.options, "entities": model}, stores=state.stores)
+        return SavedState(options={**state.options, "entities": model})
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:
+    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
         options = stored.options
         calibrator = cls(stores["store"], n_neighbors=options["n_neighbors"])
         calibrator._check_options()

@@ -10,10 +10,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, check_not_empty, float_matrix, label_vector
-from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
 
@@ -81,11 +81,11 @@ class MahalanobisScaling(LogitScaling):
             )
         return self.statistics.distance(features)
 
-    def _fit(self, validation: Outputs) -> None:
+    def _fit(self, validation: Outputs, _found: Found, /) -> None:
         labels: IntArray = validation.require_labels("MahalanobisScaling.fit")
         self.temperature_map_ = fit_temperature_map(validation.logits, labels, self.score(validation)[:, None])
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
+    def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return self.temperature_map_.weight(self.score(outputs)[:, None])
 
     def _state(self) -> SavedState:
@@ -96,7 +96,7 @@ class MahalanobisScaling(LogitScaling):
         )
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
+    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
         means, whitening = stored.arrays["means"], stored.arrays["whitening"]
         if means.ndim != 2 or whitening.shape != (means.shape[1], means.shape[1]):
             raise ValueError("its means and covariance do not fit each other")

@@ -5,9 +5,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 
 
@@ -21,15 +21,15 @@ class SoftmaxResponse(LogitScaling):
 
     kind: ClassVar[str] = "softmax"
 
-    def _fit(self, validation: Outputs) -> None:
+    def _fit(self, _validation: Outputs, _found: Found, /) -> None:
         """Nothing to learn."""
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
+    def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return np.ones(len(outputs))
 
     def _state(self) -> SavedState:
         return SavedState(options={})
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (nothing was stored)
+    def _from_stored(cls, _stored: FolderContent, _stores: Stores, /) -> Self:
         return cls()

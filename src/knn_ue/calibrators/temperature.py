@@ -5,9 +5,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.base import LogitScaling, SavedState
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.storage import FolderContent
-from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 from knn_ue.weighting import fit_temperature
 
@@ -25,17 +25,17 @@ class TemperatureScaling(LogitScaling):
 
     temperature_: float
 
-    def _fit(self, validation: Outputs) -> None:
+    def _fit(self, validation: Outputs, _found: Found, /) -> None:
         self.temperature_ = fit_temperature(validation.logits, validation.require_labels("TemperatureScaling.fit"))
 
-    def _weight(self, outputs: Outputs) -> FloatArray:
+    def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return np.full(len(outputs), 1.0 / self.temperature_)
 
     def _state(self) -> SavedState:
         return SavedState(options={"temperature": self.temperature_})
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: dict[str, Datastore]) -> Self:  # noqa: ARG003 (there are none)
+    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
         calibrator = cls()
         calibrator.temperature_ = float(stored.options["temperature"])
         if not calibrator.temperature_ > 0:

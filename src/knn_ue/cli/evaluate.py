@@ -10,7 +10,7 @@ from knn_ue.cli.options import AsJson, Device, Ue
 from knn_ue.cli.places import check_writable
 
 if TYPE_CHECKING:
-    from knn_ue.calibrators.contract import Calibrator
+    from knn_ue.calibrators import Calibrator
     from knn_ue.pipeline import UncertaintyPipeline
 
 _REPORT_DRAWS = 200

@@ -1,7 +1,6 @@
-"""`knn-ue explain`: why is an answer as sure as it is?"""
+"""`knn-ue explain`: why an answer has the score it has."""
 
 import json
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from knn_ue.errors import InvalidInputError
 def explain(
     ue: Ue,
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; for pairs a premise and a hypothesis.")],
-    top: Annotated[int, typer.Option(min=1, metavar="N", help="How many neighbors to show.")] = 5,
+    top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of neighbors to show.")] = 5,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -38,6 +37,6 @@ def explain(
         rows = [{"premise": a, "hypothesis": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]
     explanations = pipe.explain(rows, top=top)
     if as_json:
-        typer.echo(json.dumps([asdict(explanation) for explanation in explanations], ensure_ascii=False))
+        typer.echo(json.dumps([explanation.to_dict() for explanation in explanations], ensure_ascii=False))
     else:
         typer.echo("\n\n".join(map(str, explanations)))

@@ -19,21 +19,38 @@ if TYPE_CHECKING:
 
 
 def fit(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder or a name on the hub.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model folder or a model name on the Hugging Face Hub.")
+    ],
     train_rows: TrainRows,
-    validation: Annotated[str, typer.Option(metavar="F", help="Labelled texts the model did not learn from.")],
+    validation: Annotated[str, typer.Option(metavar="F", help="Labeled texts that the model was not trained on.")],
     out: Annotated[Path, typer.Option(metavar="UE", help="The folder to write.")],
     method: Method = "knn-ue",
     index: Annotated[str, typer.Option(metavar="I", help="auto, exact, or a faiss factory string.")] = "auto",
-    neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="How many neighbors to look at.")] = 32,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="S", help="Address to store the examples at, SCHEME://... (default: in the UE folder)."),
+    ] = None,
+    neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors to look at.")] = 32,
     max_stored: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Store at most N examples (words), of every class as many; all."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Maximum number of examples (words) to store, balanced across classes (default: all).",
+        ),
     ] = None,
     target_risk: Annotated[
-        float | None, typer.Option(metavar="R", help="Choose the threshold that keeps errors below R, such as 0.05.")
+        float | None,
+        typer.Option(
+            metavar="R", help="Choose the threshold that keeps the share of wrong answers below R, such as 0.05."
+        ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="How likely that promise may fail.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="Allowed failure probability of the guarantee.")] = 0.1,
+    decision: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="A decision to fit on held-out rows, by its registered name; repeatable."),
+    ] = None,
     task: Annotated[TaskName | None, typer.Option(help="Needed if knn-ue did not train the model.")] = None,
     device: Device = "auto",
     overwrite: Overwrite = False,
@@ -41,53 +58,61 @@ def fit(
 ) -> None:
     """Store the training texts, fit the method on the validation texts, write a UE folder.
 
-    The promise of --target-risk holds for texts of the same domain, and if the validation rows did not choose the
-    model: those that [bold]knn-ue train[/bold] left aside did not.
+    The guarantee of --target-risk holds for texts of the same domain, and only if the validation rows were not used to
+    choose the model. Those that [bold]knn-ue train[/bold] sets aside were not.
 
     Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
     """
+    from knn_ue.decisions.registry import new_decision, to_plain
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.fitted import stores_of
+    from knn_ue.stores import TunableStore
 
+    decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
     pipe = UncertaintyPipeline.from_pretrained(model, task.task if task else _task_of(model), device=device)
     with progress_bars() as progress, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="no threshold is known")  # said below
+        warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
         pipe.fit(
             train_rows,
             validation,
             method=method,
             index=index,
+            store=store,
             n_neighbors=neighbors,
             max_stored=max_stored,
             target_risk=target_risk,
             delta=delta,
+            decisions=decisions,
             progress=progress,
         )
     pipe.save(out)
+    tuned = [found for found in pipe.calibrator_.stores.values() if isinstance(found, TunableStore)]
     threshold = pipe.threshold_
-    if threshold is not None:
-        _doubt_promise(model, pipe.validation_)
+    if pipe.decisions_:
+        _doubt_guarantee(model, pipe.validation_)
     if as_json:
         done: dict[str, Any] = {"ue": str(out), "method": method, "task": pipe.task, "labels": list(pipe.class_names)}
         done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
-        done["index"] = next((asdict(store.options) for store in stores_of(pipe.calibrator_)), None)
+        done["decisions"] = to_plain(pipe.decisions_)
+        done["index"] = next((asdict(found.options) for found in tuned), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     cut = cut_note(pipe.encoder)
-    n_fitted = int((~pipe.fitted_.held_out).sum())  # with --target-risk the others choose the threshold
+    n_fitted = int((~pipe.fitted_.held_out).sum())  # the others are held out for the decisions
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
-    indexes = {str(store.options) for store in stores_of(pipe.calibrator_)}
+    indexes = {str(found.options) for found in tuned}
     if index == "auto" and indexes:
         say(f"neighbors are found by {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
-    if threshold is not None:
-        typer.echo(f"{threshold}{'' if threshold.found else '; every answer will be an abstention'}")
+    for fitted in pipe.decisions_:
+        typer.echo(str(fitted))
+    if threshold is not None and not threshold.found:
+        say("every answer will be an abstention")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")
 
 
-def _doubt_promise(model: str, validation: "Outputs") -> None:
-    """Say so where the model was stopped by more rows than the half that fits, as with train --all-validation."""
+def _doubt_guarantee(model: str, validation: "Outputs") -> None:
+    """Warn where more rows than the half that fits decided when to stop training, as with train --all-validation."""
     from knn_ue.training.folder import read_record
 
     record = read_record(model)
@@ -96,7 +121,7 @@ def _doubt_promise(model: str, validation: "Outputs") -> None:
     if n_watched > n_rows // 2:
         say(
             f"{n_watched} rows decided when to stop the training of {model}, more than half of these {n_rows}: "
-            "the promise of --target-risk may not hold, unless these are other rows"
+            "the guarantee may not hold, unless these are other rows"
         )
 
 

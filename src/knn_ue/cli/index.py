@@ -10,13 +10,14 @@ import typer
 
 from knn_ue.cli.display import print_table, progress_bars
 from knn_ue.cli.options import AsJson, Device, Ue
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from knn_ue.pipeline import Fitted, UncertaintyPipeline
-    from knn_ue.stores import Datastore
+    from knn_ue.calibrators import Calibrator
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.stores import NeighborStore
     from knn_ue.tuning import Tuning
     from knn_ue.types import Outputs
 
@@ -38,28 +39,17 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
 
     Example: [bold]knn-ue index info ue[/bold]
     """
-    from dataclasses import asdict
-
+    from knn_ue.decisions import RiskThreshold
     from knn_ue.storage import kind_of, read_folder
     from knn_ue.stores import IndexOptions
 
-    stores = _stores(ue)
     found: dict[str, Any] = {"folder": str(ue), "kind": kind_of(ue)}
     if found["kind"] == "pipeline":
         options = read_folder(ue, kind="pipeline").options
         found |= {"task": options["task"], "method": options["method"], "labels": options["class_names"]}
-        found["threshold"] = None if options["threshold"] is None else options["threshold"]["threshold"]
-    found["datastores"] = [
-        {
-            "folder": str(store.path),
-            "examples": len(store),
-            "columns": store.n_columns,
-            "highest_id": int(store.ids.max()) if len(store) else None,
-            "index": asdict(store.options),
-            "megabytes": round(_size(store.path) / 1e6, 1),
-        }
-        for store in stores
-    ]
+        risks = [one for one in options["decisions"] if one["kind"] == RiskThreshold.kind]
+        found["threshold"] = risks[0]["threshold"] if risks else None
+    found["datastores"] = [_facts(store) for store in _stores(ue)]
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False))
         return
@@ -70,6 +60,23 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
         typer.echo(", ".join(f"{name} {value}" for name, value in store.items() if name not in ("folder", "index")))
         if "index" in store:
             typer.echo(f"index: {IndexOptions(**store['index'])}, in {store['folder']}")
+        elif "folder" in store:
+            typer.echo(f"stored in {store['folder']}")
+
+
+def _facts(store: "NeighborStore") -> dict[str, Any]:
+    """Return what is known of a store; one that lives elsewhere shows less."""
+    from dataclasses import asdict
+
+    from knn_ue.stores import TunableStore, folder_of
+
+    found: dict[str, Any] = {"folder": store.where, "examples": len(store), "columns": store.n_columns}
+    if isinstance(store, TunableStore):
+        found["highest_id"] = int(store.ids.max()) if len(store) else None
+        found["index"] = asdict(store.options)
+    if folder_of(store) is not None:
+        found["megabytes"] = round(_size(store) / 1e6, 1)
+    return found
 
 
 def _megabytes(value: float | None) -> float | None:
@@ -107,17 +114,18 @@ def tune(
     """
     from dataclasses import asdict
 
+    from knn_ue.pipeline.editing import open_folder, save_tuned
+    from knn_ue.pipeline.index_choice import tune_fitted
     from knn_ue.tuning import Tolerance
 
-    generation, pipe = _loaded(ue, device)
-    before = pipe.fitted_
+    del device  # accepted for the scripts that pass it: nothing goes through the model
+    opened = open_folder(ue)
     limit = None if max_mb is None else int(1e6 * max_mb)
     with progress_bars() as progress:
-        tuning = pipe.tune_index(
-            tolerance=Tolerance(nll=tolerance / 100, max_bytes=limit), thorough=thorough, progress=progress
-        )
+        allowed = Tolerance(nll=tolerance / 100, max_bytes=limit)
+        calibrator, tuning = tune_fitted(opened.fitted, tolerance=allowed, thorough=thorough, progress=progress)
     if not dry_run:
-        _save_tuned(ue, pipe, before, generation, tuning)
+        save_tuned(opened, calibrator, tuning.chosen)
     if picture is not None and tuning.trials:
         from knn_ue.plots import index_frontier
 
@@ -144,13 +152,19 @@ def add(
 
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """
-    from knn_ue.pipeline.editing import add_rows
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.editing import add_rows, edit_stores, with_same_model
+    from knn_ue.stores import writable
 
-    if not _is_layered(ue):
-        _only_store(_stores(ue))  # before the work of encoding
-    _, pipe = _loaded(ue, device)
+    for store in _some_stores(ue):
+        writable(store)  # before the work of encoding
+    pipe = UncertaintyPipeline.load(ue, device=device)
     outputs = _encoded(pipe, input_rows)
-    ids, n_stored = _change(ue, lambda stores: (add_rows(stores, outputs).tolist(), len(stores[-1])), pipe=pipe)
+
+    def added(calibrator: "Calibrator") -> tuple[list[int], int]:
+        return add_rows(calibrator, outputs).tolist(), _n_stored(calibrator.stores.values())
+
+    ids, n_stored = edit_stores(ue, added, read=lambda path: with_same_model(pipe, path).fitted_)
     if as_json:
         typer.echo(json.dumps({"ids": ids, "examples": n_stored}))
     else:
@@ -167,8 +181,10 @@ def remove(
 
     Example: [bold]knn-ue index remove ue --ids 17,40-42[/bold]
     """
+    from knn_ue.pipeline.editing import remove_rows
+
     wanted = _ids(ids)
-    n_stored = _change(ue, lambda stores: _each(stores, lambda store: store.remove(wanted)))
+    n_stored = _change(ue, lambda stores: remove_rows(stores, wanted))
     if as_json:
         typer.echo(json.dumps({"removed": wanted, "examples": n_stored}))
     else:
@@ -181,41 +197,15 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
 
     Example: [bold]knn-ue index compact ue[/bold]
     """
-    before = _size_of_stores(ue)
-    n_stored = _change(ue, lambda stores: _each(stores, lambda store: store.compact()))
-    after = _size_of_stores(ue)
+    from knn_ue.pipeline.editing import compact_stores
+
+    before = sum(map(_size, _stores(ue)))
+    n_stored = _change(ue, compact_stores)
+    after = sum(map(_size, _stores(ue)))
     if as_json:
         typer.echo(json.dumps({"examples": n_stored, "bytes_before": before, "bytes": after}))
     else:
         typer.echo(f"compacted {n_stored} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
-
-
-def _loaded(ue: Path, device: str) -> "tuple[str, UncertaintyPipeline]":
-    """Return the generation of a folder and what it holds, read in our turn: writers could else outrun us for ever."""
-    from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.storage import generation_of
-    from knn_ue.storage.locks import locked
-
-    generation_of(ue)  # a folder that is none of ours is told so before it is locked
-    with locked(ue):
-        return generation_of(ue), UncertaintyPipeline.load(ue, device=device)
-
-
-def _save_tuned(ue: Path, pipe: "UncertaintyPipeline", before: "Fitted", generation: str, tuning: "Tuning") -> None:
-    """Write what was tuned; where servers stored examples meanwhile, the chosen index is built over those too."""
-    from knn_ue.pipeline.editing import with_same_model
-    from knn_ue.pipeline.folder import save_unless_changed
-    from knn_ue.storage import generation_of
-    from knn_ue.storage.locks import locked
-
-    with locked(ue):
-        try:
-            save_unless_changed(ue, pipe.encoder, pipe.source, pipe.fitted_, before=before, generation=generation)
-        except StorageError:
-            generation, now = generation_of(ue), with_same_model(pipe, ue)
-            before = now.fitted_
-            now.use_index(tuning.chosen)
-            save_unless_changed(ue, now.encoder, now.source, now.fitted_, before=before, generation=generation)
 
 
 def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:
@@ -239,65 +229,60 @@ def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:
     return heading, lines
 
 
-def _stores(ue: Path) -> "list[Datastore]":
-    """Open the datastores of a folder without loading its model: of a pipeline, a calibrator, or one by itself."""
-    from knn_ue.calibrators import DensityAwareCalibration, KnnUE
+def _calibrator(ue: Path) -> "Calibrator | None":
+    """Open the calibrator of a folder, of a pipeline or by itself, without a model; None where it is a store."""
     from knn_ue.methods import load_calibrator
     from knn_ue.storage import kind_of, read_folder
-    from knn_ue.stores import Datastore
+    from knn_ue.stores import STORES
 
     kind = kind_of(ue)
-    if kind == "datastore":
-        return [Datastore.load(ue)]
-    calibrator = load_calibrator(read_folder(ue).folders["calibrator"] if kind == "pipeline" else ue)
-    found: list[Any] = []
-    if isinstance(calibrator, KnnUE):
-        found = [calibrator.store]
-    elif isinstance(calibrator, DensityAwareCalibration):
-        found = list(calibrator.stores)
-    return [store for store in found if isinstance(store, Datastore)]
+    if kind in STORES:
+        return None
+    return load_calibrator(read_folder(ue).folders["calibrator"] if kind == "pipeline" else ue)
 
 
-def _is_layered(ue: Path) -> bool:
-    """Say whether the folder keeps a datastore for each layer, which must change together."""
-    from knn_ue.calibrators import DensityAwareCalibration
-    from knn_ue.storage import kind_of, read_folder
+def _stores(ue: Path) -> "list[NeighborStore]":
+    """Open the stores of a folder without loading its model."""
+    from knn_ue.stores import open_store
 
-    return kind_of(ue) == "pipeline" and read_folder(ue).options["method"] == DensityAwareCalibration.kind
+    calibrator = _calibrator(ue)
+    return [open_store(ue)] if calibrator is None else list(calibrator.stores.values())
 
 
-def _change(
-    ue: Path, change: "Callable[[list[Datastore]], Changed]", *, pipe: "UncertaintyPipeline | None" = None
-) -> Changed:
-    """Change the one datastore of a folder, or those of all layers, as they are now: servers take turns with us.
+def _some_stores(ue: Path) -> "list[NeighborStore]":
+    stores = _stores(ue)
+    if not stores:
+        raise InvalidInputError(
+            f"{ue} stores no examples: name the folder that knn-ue fit wrote with the method knn-ue, knn-ue-no-label "
+            "or dac"
+        )
+    return stores
 
-    Where `pipe` made what is stored, the folder must still hold its model.
-    """
-    from knn_ue.pipeline.editing import change_layers, with_same_model
-    from knn_ue.pipeline.fitted import stores_of
+
+def _change(ue: Path, change: "Callable[[Sequence[NeighborStore]], None]") -> int:
+    """Change the stores of a folder as they are now, servers take turns with us; return how many examples are left."""
+    from knn_ue.pipeline.editing import edit_stores
+    from knn_ue.storage import kind_of
     from knn_ue.storage.locks import locked
 
-    if _is_layered(ue):
-        return change_layers(ue, change, pipe=pipe)
+    def changed(stores: "Iterable[NeighborStore]") -> int:
+        change(list(stores))
+        return _n_stored(stores)
+
+    if kind_of(ue) == "pipeline":
+        _some_stores(ue)
+        return edit_stores(ue, lambda calibrator: changed(calibrator.stores.values()))
     with locked(ue):
-        stores = _stores(ue) if pipe is None else stores_of(with_same_model(pipe, ue).calibrator_)
-        return change([_only_store(stores)])
+        stores = _some_stores(ue)
+        if len(stores) > 1:
+            raise InvalidInputError(
+                f"the {len(stores)} stores of {ue} must change together: name the UE folder that knn-ue fit wrote"
+            )
+        return changed(stores)
 
 
-def _each(stores: "list[Datastore]", change: "Callable[[Datastore], None]") -> int:
-    """Change the datastore of every layer; return how many examples each holds then."""
-    for store in stores:
-        change(store)
-    return len(stores[-1])
-
-
-def _only_store(stores: "list[Datastore]") -> "Datastore":
-    if len(stores) != 1:
-        raise InvalidInputError(
-            f"a folder must have one datastore, or one for each layer and their model, this one has {len(stores)}: "
-            "name the folder that knn-ue fit wrote with the method knn-ue, knn-ue-no-label or dac"
-        )
-    return stores[0]
+def _n_stored(stores: "Iterable[NeighborStore]") -> int:
+    return len(list(stores)[-1])
 
 
 def _encoded(pipe: "UncertaintyPipeline", input_rows: str) -> "Outputs":
@@ -325,9 +310,8 @@ def _ids(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _size_of_stores(ue: Path) -> int:
-    return sum(_size(store.path) for store in _stores(ue))
+def _size(store: "NeighborStore") -> int:
+    from knn_ue.stores import folder_of
 
-
-def _size(folder: Path | None) -> int:
+    folder = folder_of(store)
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder else 0

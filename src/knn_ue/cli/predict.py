@@ -14,7 +14,7 @@ from knn_ue.cli.options import AbstainBelow, AsJson, Device, Overwrite, Top, Ue
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from knn_ue.cli.answer_file import Answer, AnswerFile
+    from knn_ue.cli.answer_file import AnswerFile
     from knn_ue.data import Row
     from knn_ue.pipeline import UncertaintyPipeline
 
@@ -23,8 +23,12 @@ _FLUSH_SECONDS = 1.0
 
 def predict(
     ue: Ue,
-    input_rows: Annotated[str, typer.Option("--input", metavar="F", help="The texts; labels in it are ignored.")],
-    output: Annotated[Path, typer.Option(metavar="F", help="Where the answers go, one JSON line a text.")],
+    input_rows: Annotated[
+        str, typer.Option("--input", metavar="F", help="The texts to answer; labels in the file are ignored.")
+    ],
+    output: Annotated[
+        Path, typer.Option(metavar="F", help="The file to write the answers to, one JSON line per text.")
+    ],
     abstain_below: AbstainBelow = None,
     top: Top = 5,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
@@ -32,9 +36,9 @@ def predict(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer every row of a file with a label and how sure it is; memory does not grow with the file.
+    """Answer every row of a file with a label and a calibrated score; memory does not grow with the file.
 
-    Until all is done the answers are in OUTPUT.part; after an interruption --resume goes on where it stopped.
+    Until all rows are done the answers are in OUTPUT.part; after an interruption --resume continues from there.
 
     Example: [bold]knn-ue predict ue --input new.jsonl --output answers.jsonl --abstain-below 0.8[/bold]
     """
@@ -88,8 +92,8 @@ def _continue(
     if pipe.encoder.options.passes > 1:  # dropout is drawn for a batch: a row asked alone gets another answer
         return
     row, before = last
-    now: Answer = input_of(row) | pipe([row], abstain_below=abstain_below, top=top)[0]
-    if not same_answer(before, json.loads(json.dumps(now))):
+    (answer,) = pipe([row], abstain_below=abstain_below, top=top)
+    if not same_answer(before, json.loads(json.dumps(input_of(row) | answer.to_dict()))):
         raise InvalidInputError(
             f"the last answer in {answers.part} is not what this folder says with these options: "
             "use those of the first run, or start again with --overwrite"
@@ -109,7 +113,7 @@ def _write_all(
     flushed = time.monotonic()
     with progress_bars() as progress:
         for row, answer in zip(kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top), strict=True):
-            answers.write(file, row, answer)
+            answers.write(file, row, answer.to_dict())
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 file.flush()
                 flushed = time.monotonic()

@@ -15,28 +15,28 @@ _TOKEN = "KNN_UE_TOKEN"
 
 def serve(
     ue: Ue,
-    host: Annotated[str, typer.Option(help="The address to listen at; others than loopback are seen by others.")] = (
+    host: Annotated[str, typer.Option(help="Address to listen on; only loopback is private to this machine.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=f"Ask clients for the token in this file, or in ${_TOKEN}.")
+        Path | None, typer.Option(metavar="FILE", help=f"Require the token in this file, or in ${_TOKEN}.")
     ] = None,
     cors: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="A site whose pages may ask; may be repeated.")
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Site whose pages may send requests; repeatable.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A host name to answer to; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Host name to accept requests for; repeatable.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse changes to the stored examples.")] = False,
-    max_items: Annotated[int, typer.Option(min=1, help="Inputs in one request.")] = 128,
-    max_characters: Annotated[int, typer.Option(min=1, help="Characters in one input.")] = 20_000,
-    max_queue: Annotated[int, typer.Option(min=1, help="Inputs that may wait for the model.")] = 1024,
-    max_wait: Annotated[float, typer.Option(min=0.1, help="Seconds a request may wait for the model.")] = 30.0,
-    batch_items: Annotated[int, typer.Option(min=1, help="Inputs that go through the model together.")] = 64,
-    batch_wait: Annotated[float, typer.Option(min=0, help="Milliseconds the first of them waits for others.")] = 2.0,
-    drain_seconds: Annotated[float, typer.Option(min=0, help="How long SIGTERM lets requests finish.")] = 30.0,
-    drift_window: Annotated[int, typer.Option(min=50, help="How many inputs are compared with validation.")] = 1000,
+    max_items: Annotated[int, typer.Option(min=1, help="Maximum number of inputs per request.")] = 128,
+    max_characters: Annotated[int, typer.Option(min=1, help="Maximum number of characters per input.")] = 20_000,
+    max_queue: Annotated[int, typer.Option(min=1, help="Maximum number of inputs waiting for the model.")] = 1024,
+    max_wait: Annotated[float, typer.Option(min=0.1, help="Maximum wait for the model, in seconds.")] = 30.0,
+    batch_items: Annotated[int, typer.Option(min=1, help="Batch size.")] = 64,
+    batch_wait: Annotated[float, typer.Option(min=0, help="Maximum wait to fill a batch, in milliseconds.")] = 2.0,
+    drain_seconds: Annotated[float, typer.Option(min=0, help="Seconds that SIGTERM lets requests finish.")] = 30.0,
+    drift_window: Annotated[int, typer.Option(min=50, help="Number of recent inputs compared with validation.")] = 1000,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
     ] = False,
@@ -51,8 +51,8 @@ def serve(
     """
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="knn-ue serve")
+    from knn_ue.serving.http.server import serve as run
     from knn_ue.serving.options import ServeOptions
-    from knn_ue.serving.server import serve as run
 
     options = ServeOptions(
         host=host,

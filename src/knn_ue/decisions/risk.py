@@ -1,11 +1,14 @@
 """Abstention thresholds with a risk guarantee: below which confidence should a model rather not answer?"""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, bool_vector, float_vector
+from knn_ue.decisions.contract import ABSTAINED, Scored
 from knn_ue.errors import InvalidInputError
 
 # The shares of rows answered at the thresholds that are tested, from the highest threshold to the lowest.
@@ -17,20 +20,49 @@ _HEAD_START = 1.75
 
 @dataclass(frozen=True, kw_only=True)
 class RiskThreshold:
-    """What `choose_threshold` found on `n` rows, and the numbers behind it.
+    """A decision: abstain below the confidence that keeps the share of wrong answers at `target_risk`.
 
-    Answering where confidence is at least `threshold` answered `n_answered` rows with `n_errors` errors; `bound` is the
-    upper bound of the risk. Where none qualifies, `threshold` is None and these are of the highest threshold tested
-    (0, 0 and 1 where the rows were too few to test any). `str` says it in one sentence.
+    Fitted on `n` rows by `choose_threshold`. Answering where confidence is at least `threshold` answered `n_answered`
+    rows with `n_errors` errors; `bound` is the upper bound of the risk. Where none qualifies, `threshold` is None,
+    every answer is an abstention, and the numbers are those of the highest threshold tested (0, 0 and 1 where the rows
+    were too few to test any). `str` is one sentence.
     """
 
-    threshold: float | None
-    target_risk: float
-    delta: float
-    n: int
-    n_answered: int
-    n_errors: int
-    bound: float
+    kind: ClassVar[str] = "risk"
+
+    target_risk: float = 0.05
+    delta: float = 0.1
+    threshold: float | None = None
+    n: int = 0
+    n_answered: int = 0
+    n_errors: int = 0
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_risk(self.target_risk, self.delta)
+
+    def fit(self, held_out: Scored, /) -> Self:
+        """Return the threshold chosen on `held_out`."""
+        if held_out.correct is None:
+            raise InvalidInputError("a risk threshold needs held-out rows with labels: pass Scored(correct=...)")
+        chosen = choose_threshold(
+            confidence=held_out.confidence, correct=held_out.correct, target_risk=self.target_risk, delta=self.delta
+        )
+        return replace(self, **asdict(chosen))
+
+    def fields(self, scored: Scored, /) -> list[dict[str, Any]]:
+        """Return for each answer whether it is an abstention."""
+        least = math.inf if self.threshold is None else self.threshold
+        return [{ABSTAINED: score < least} for score in scored.confidence.tolist()]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the numbers as plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], /) -> Self:
+        """Read what `to_plain` wrote."""
+        return cls(**plain)
 
     @property
     def found(self) -> bool:
@@ -95,15 +127,7 @@ def choose_threshold(
     bounds = risk_bound(n_errors, n_answered, delta)
     failed = np.flatnonzero(bounds > target_risk)
     n_passed = int(failed[0]) if len(failed) else len(thresholds)
-    result = RiskThreshold(
-        threshold=None,
-        target_risk=float(target_risk),
-        delta=float(delta),
-        n=len(scores),
-        n_answered=0,
-        n_errors=0,
-        bound=1.0,
-    )
+    result = RiskThreshold(target_risk=float(target_risk), delta=float(delta), n=len(scores))
     if not len(thresholds):
         return result
     shown = max(0, n_passed - 1)

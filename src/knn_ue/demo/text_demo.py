@@ -229,7 +229,7 @@ def _save_pipeline(folder: Path, model: Path, knn: LogitScaling, outputs: Mappin
         calibrator=knn,
         validation=validation,
         held_out=np.zeros(len(validation), dtype=bool),
-        threshold=None,
+        decisions=(),
         drift=drift_quantiles(knn, validation),
     )
     pipe.save(target)

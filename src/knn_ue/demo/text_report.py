@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from knn_ue.calibrators.contract import Calibrator
+from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import digest, key_of, key_of_program
 from knn_ue.evaluation import TEST, Evaluation, EvaluationOptions, Table
 from knn_ue.metrics import Interval

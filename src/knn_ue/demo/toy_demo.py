@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from knn_ue.arrays import softmax
-from knn_ue.calibrators import KnnUE, TemperatureScaling
-from knn_ue.calibrators.contract import Calibrator
+from knn_ue.calibrators import Calibrator, KnnUE, TemperatureScaling
 from knn_ue.demo.folder import demo_folder
 from knn_ue.errors import MissingExtraError
 from knn_ue.evaluation import RAW, STYLES, TEST, Evaluation, evaluate

@@ -1,7 +1,7 @@
 """Words and their neighbors -> how sure one may be of each entity, of a whole sentence, and that nothing was missed."""
 
+from knn_ue.answers import EntityExplanation
 from knn_ue.entities.evidence import INGREDIENTS, EntityEvidence
-from knn_ue.entities.explain import EntityExplanation
 from knn_ue.entities.model import EntityModel, SentenceReading, all_right, fit_entity_model
 from knn_ue.entities.spans import Spans, TagSet, find_entities, is_tagged
 

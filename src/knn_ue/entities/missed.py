@@ -23,7 +23,7 @@ _WARN_FROM = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class MissedEntity:
+class MissedSpan:
     """A run of words tagged "O" that may hide an entity: rows `first` to `last`, the likeliest type, how likely."""
 
     sentence: int
@@ -50,7 +50,7 @@ def hidden_words(predicted: Spans, gold: Spans) -> BoolArray:
     return gold.touching(-gold.lowest(-predicted.covered.astype(np.float64)) == 0)
 
 
-def find_missed(outputs: Outputs, spans: Spans, tags: TagSet, probability: FloatArray) -> list[MissedEntity]:
+def find_missed(outputs: Outputs, spans: Spans, tags: TagSet, probability: FloatArray) -> list[MissedSpan]:
     """Return the runs of words whose `probability` (n,) of hiding an entity is worth a warning, in order."""
     suspect = (probability >= _WARN_FROM) & ~spans.covered
     begins = suspect.copy()
@@ -63,7 +63,7 @@ def find_missed(outputs: Outputs, spans: Spans, tags: TagSet, probability: Float
         top = first + int(np.argmax(probability[first : last + 1]))
         inside = np.where(tags.kind >= 0, outputs.logits[top], -np.inf)
         found.append(
-            MissedEntity(
+            MissedSpan(
                 sentence=int(spans.sentence_of_word[first]),
                 first=first,
                 last=last,

@@ -9,7 +9,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray
 from knn_ue.entities.evidence import DIRECTIONS, EntityEvidence, Usual, find_usual, gather_evidence
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
-from knn_ue.entities.missed import N_MISSED, MissedEntity, find_missed, fit_missed, hidden_words, missed_evidence
+from knn_ue.entities.missed import N_MISSED, MissedSpan, find_missed, fit_missed, hidden_words, missed_evidence
 from knn_ue.entities.spans import Spans, TagSet, find_entities
 from knn_ue.types import Neighbors, Outputs
 
@@ -41,7 +41,7 @@ class SentenceReading:
     hidden: FloatArray
     none_missed: FloatArray
     sentence_scores: FloatArray
-    missed: tuple[MissedEntity, ...]
+    missed: tuple[MissedSpan, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,195 +1,121 @@
-"""Outputs and a fitted calibrator -> answers: plain dicts of strings, numbers and booleans, ready for JSON."""
+"""Outputs, a fitted calibrator and decisions -> answers: one search and one fetch of texts for a whole batch."""
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from knn_ue import metrics
+from knn_ue.answers import Answer, AnyAnswer
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
+from knn_ue.calibrators.contract import Calibrator, Found
+from knn_ue.decisions import Decision, Scored
+from knn_ue.decisions.apply import decide
 from knn_ue.encoding import Example
 from knn_ue.entities import find_entities
-from knn_ue.pipeline.entity_answers import explain_sentences, sentence_fields
-from knn_ue.pipeline.fitted import search_neighbors, store_of
-from knn_ue.types import Outputs, Prediction
-from knn_ue.weighting import ExplainedNeighbor
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline.entity_answers import sentence_answers
+from knn_ue.pipeline.neighbors import class_names, nearest
+from knn_ue.types import Outputs
 
-Answer = dict[str, Any]
-Threshold = float | Sequence[float]  # for all, or one for each row (in tagging for each sentence)
-
-
-def text_answers(outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int) -> list[Answer]:
-    """Return an answer for each row: label, score, raw_score, abstained, neighbors; would_be where it abstained."""
-    names = _names(outputs)
-    thresholds = _one_each(threshold, len(outputs))
-    if isinstance(calibrator, KnnUE) and top and len(outputs):
-        explained = calibrator.explain(outputs, top=top)  # weight and neighbors from a single search
-        scores = [(row.predicted, row.confidence, row.raw_confidence) for row in explained]
-        neighbors = [[_explained_neighbor(near) for near in row.neighbors] for row in explained]
-    else:
-        prediction = calibrator.predict(outputs)
-        scores = _triples(prediction)
-        neighbors = nearest(outputs, calibrator, top=top)
-    return [
-        _answer("label", names[predicted], score, raw, abstained=score < least) | {"neighbors": near}
-        for (predicted, score, raw), near, least in zip(scores, neighbors, thresholds, strict=True)
-    ]
+AbstainBelow = float | None | Sequence[float | None]  # for all, or for each example; None leaves it to the decisions
 
 
-def tagged_answers(
-    examples: Sequence[Example], outputs: Outputs, calibrator: LogitScaling, *, threshold: Threshold, top: int
-) -> list[Answer]:
-    """Return {"words", "entities"} for each sentence, in order; one without words has neither.
-
-    Where entities have a score of their own there are also "score", "none_missed" and "missed": see `entity_answers`.
-    """
-    if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
-        full = calibrator.answer(outputs, top=top)
-        explained = explain_sentences(examples, full)
-        scores = [[entity.score for entity in sentence.entities] for sentence in explained]
-        answers = _tagged(examples, outputs, full.prediction, threshold, scores)
-        for answer, sentence in zip(answers, explained, strict=True):
-            answer["entities"] = [
-                entity
-                | {"raised_by": list(why.raised_by), "lowered_by": list(why.lowered_by)}
-                | {"neighbors": [_explained_neighbor(near) for near in why.neighbors]}
-                for entity, why in zip(answer["entities"], sentence.entities, strict=True)
-            ]
-            answer |= sentence_fields(sentence)
-        return answers
-    answers = _tagged(examples, outputs, calibrator.predict(outputs), threshold, None)
-    starts = np.cumsum([0, *(len(example.parts) for example in examples)]).tolist()
-    rows = [
-        start + entity["start"] for start, answer in zip(starts, answers, strict=False) for entity in answer["entities"]
-    ]
-    neighbors = iter(nearest(outputs.take(np.array(rows, dtype=np.int64)), calibrator, top=top))
-    for answer in answers:
-        answer["entities"] = [entity | {"neighbors": next(neighbors)} for entity in answer["entities"]]
-    return answers
-
-
-def _tagged(
+def answer_examples(
     examples: Sequence[Example],
     outputs: Outputs,
-    prediction: Prediction,
-    threshold: Threshold,
-    entity_scores: list[list[float]] | None,
-) -> list[Answer]:
-    """Return words and entities of each sentence; without `entity_scores` an entity has the product of its words'."""
-    names = _names(outputs)
-    whole = metrics.mark_entities(names)
-    answers: list[Answer] = []
-    row = 0
-    thresholds = _one_each(threshold, len(examples))
-    for place, (example, least) in enumerate(zip(examples, thresholds, strict=True)):
-        rows = range(row, row + len(example.parts))
-        row = rows.stop
-        tags = [names[prediction.predicted[number]] for number in rows]
-        scores, raw = prediction.confidence[rows.start : row], prediction.raw_confidence[rows.start : row]
-        spans = metrics.extract_entities(tags) if whole and tags else []
-        own = [None] * len(spans) if entity_scores is None else entity_scores[place]
-        entities = [
-            _entity(example.parts, span, scores, raw, least, score) for span, score in zip(spans, own, strict=True)
-        ]
-        inside = {n for e in entities if e["abstained"] for n in range(e["start"], e["end"])}
-        words = [
-            {"word": word}
-            | _answer(
-                "tag",
-                tags[number],
-                float(scores[number]),
-                float(raw[number]),
-                abstained=number in inside if whole else bool(scores[number] < least),
-            )
-            for number, word in enumerate(example.parts)
-        ]
-        answers.append({"words": words, "entities": entities})
-    return answers
+    calibrator: Calibrator,
+    *,
+    decisions: Sequence[Decision] = (),
+    abstain_below: AbstainBelow = None,
+    top: int,
+    found: Found | None = None,
+) -> list[AnyAnswer]:
+    """Return the answer to each example, in order.
+
+    `found` is what the calibrator's `search` returned for `outputs`; without it there is one search here.
+    """
+    below = list(abstain_below) if isinstance(abstain_below, Sequence) else [abstain_below] * len(examples)
+    if found is None:
+        found = calibrator.search(outputs)
+    if outputs.groups is None:
+        return [*_text_answers(outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top)]
+    return [*sentence_answers(examples, outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top)]
 
 
-def nearest(outputs: Outputs, calibrator: LogitScaling, *, top: int) -> list[list[Answer]]:
-    """Return the `top` nearest training examples of each row; none where the method has no datastore."""
-    store = store_of(calibrator)
-    if store is None or not top or not len(outputs):
-        return [[] for _ in range(len(outputs))]
-    found = search_neighbors(calibrator, outputs, min(top, len(store)))
-    assert found is not None
-    names = _names(outputs)
-    near: list[list[Answer]] = []
-    for row, predicted in enumerate(outputs.predicted.tolist()):
-        present = np.flatnonzero(found.ids[row] >= 0)
-        ids, labels = found.ids[row, present].tolist(), found.labels[row, present].tolist()
-        texts = store.texts_of(ids)
-        near.append(
-            [
-                _neighbor(
-                    number, names[label] if label < len(names) else f"class {label}", distance, text, label == predicted
-                )
-                for number, label, distance, text in zip(
-                    ids, labels, found.distances[row, present].tolist(), texts, strict=True
-                )
-            ]
+def check_abstain_below(value: float | None) -> None:
+    """Raise unless it is a probability or None."""
+    if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
+        raise InvalidInputError(f"abstain_below must lie within [0, 1], got {value!r}")
+
+
+def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | None = None) -> Scored:
+    """Return the score of everything a user is given for labeled `outputs`, and whether it is right.
+
+    That is texts and pairs, entities of tagged sentences, or words where tags are not IOB2.
+    """
+    labels = outputs.require_labels("a decision")
+    names = class_names(outputs)
+    if calibrator.reads_entities:
+        reading = calibrator.read(outputs, found=found)
+        right = reading.spans.same_in(find_entities(outputs, labels))
+        return Scored(confidence=reading.scores, class_names=names, correct=right)
+    prediction = calibrator.predict(outputs, found=found)
+    if outputs.groups is None or not metrics.mark_entities(names):
+        return Scored(
+            confidence=prediction.confidence,
+            class_names=names,
+            probs=prediction.probs,
+            predicted=prediction.predicted,
+            correct=prediction.predicted == labels,
+            labels=labels,
         )
-    return near
-
-
-def scored_answers(outputs: Outputs, calibrator: LogitScaling) -> tuple[FloatArray, BoolArray]:
-    """Return the confidence and correctness of what a user is given: texts, entities, or words of other taggers."""
-    labels = outputs.require_labels("target_risk")
-    if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
-        reading = calibrator.read(outputs)
-        return reading.scores, reading.spans.same_in(find_entities(outputs, labels))
-    prediction = calibrator.predict(outputs)
-    if outputs.groups is None or not metrics.mark_entities(_names(outputs)):
-        return prediction.confidence, prediction.predicted == labels
-    names = np.array(_names(outputs))
-    scores = metrics.score_entities(
-        gold=metrics.sentences(names[labels], outputs.groups),
-        predicted=metrics.sentences(names[prediction.predicted], outputs.groups),
+    tags = np.array(names)
+    entities = metrics.score_entities(
+        gold=metrics.sentences(tags[labels], outputs.groups),
+        predicted=metrics.sentences(tags[prediction.predicted], outputs.groups),
         confidence=metrics.sentences(prediction.confidence, outputs.groups),
         aggregate="product",
     )
-    return scores.confidence, scores.correct
+    return Scored(confidence=entities.confidence, class_names=names, correct=entities.correct)
 
 
-def _entity(
-    words: Sequence[str],
-    span: tuple[str, int, int],
-    scores: FloatArray,
-    raw: FloatArray,
-    threshold: float,
-    own: float | None,
-) -> Answer:
-    kind, first, last = span
-    inside = slice(first, last + 1)
-    score = math.prod(scores[inside].tolist()) if own is None else own
-    answer = _answer("type", kind, score, math.prod(raw[inside].tolist()), abstained=score < threshold)
-    return answer | {"text": " ".join(words[inside]), "start": first, "end": last + 1}
+def scored_answers(
+    outputs: Outputs, calibrator: Calibrator, found: Found | None = None
+) -> tuple[FloatArray, BoolArray]:
+    """Return the confidence and correctness of what a user is given; see `score_answers`."""
+    scored = score_answers(outputs, calibrator, found=found)
+    assert scored.correct is not None
+    return scored.confidence, scored.correct
 
 
-def _answer(key: str, value: str, score: float, raw: float, *, abstained: bool) -> Answer:
-    answer: Answer = {key: None if abstained else value, "score": score, "raw_score": raw, "abstained": abstained}
-    return answer | {"would_be": value} if abstained else answer
-
-
-def _explained_neighbor(near: ExplainedNeighbor) -> Answer:
-    return _neighbor(near.id, near.label_name, near.distance, near.text, near.agrees)
-
-
-def _neighbor(number: int, label: str, distance: float, text: str | None, agrees: bool) -> Answer:
-    return {"id": number, "label": label, "distance": distance, "text": text, "agrees": agrees}
-
-
-def _triples(prediction: Prediction) -> list[tuple[int, float, float]]:
-    columns = (prediction.predicted, prediction.confidence, prediction.raw_confidence)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _one_each(threshold: Threshold, n_rows: int) -> Sequence[float]:
-    return [threshold] * n_rows if isinstance(threshold, (int, float)) else threshold
-
-
-def _names(outputs: Outputs) -> Sequence[str]:
-    return outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]
+def _text_answers(
+    outputs: Outputs,
+    calibrator: Calibrator,
+    found: Found,
+    *,
+    decisions: Sequence[Decision],
+    abstain_below: Sequence[float | None],
+    top: int,
+) -> list[Answer]:
+    names = class_names(outputs)
+    prediction = calibrator.predict(outputs, found=found)
+    scored = Scored(
+        confidence=prediction.confidence, class_names=names, probs=prediction.probs, predicted=prediction.predicted
+    )
+    decided = decide(scored, decisions, abstain_below)
+    near = nearest(calibrator, found, prediction.predicted, names=names, top=top)
+    answers = []
+    for row, predicted in enumerate(prediction.predicted.tolist()):
+        label, would_be = decided[row].about(names[predicted])
+        answers.append(
+            Answer(
+                label=label,
+                score=float(prediction.confidence[row]),
+                raw_score=float(prediction.raw_confidence[row]),
+                abstained=decided[row].abstained,
+                would_be=would_be,
+                decisions=decided[row].fields,
+                neighbors=near[row],
+            )
+        )
+    return answers

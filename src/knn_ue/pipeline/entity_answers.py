@@ -1,67 +1,90 @@
-"""What a pipeline says of tagged sentences whose entities have a score of their own: one record a sentence."""
+"""Tagged sentences -> answers and explanations: the words, the entities they form, and what may have been missed."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
-from knn_ue.calibrators.knn_entity import TaggedAnswer
+import numpy as np
+
+from knn_ue import metrics
+from knn_ue.answers import Entity, EntityExplanation, MissedEntity, SentenceAnswer, SentenceExplanation, Word
+from knn_ue.calibrators.contract import Calibrator, Found, TaggedAnswer
+from knn_ue.decisions import Decision, Scored
+from knn_ue.decisions.apply import Decided, decide
 from knn_ue.encoding import Example
-from knn_ue.entities import EntityExplanation
+from knn_ue.pipeline.neighbors import class_names, nearest
+from knn_ue.types import Outputs, Prediction
 
 
-@dataclass(frozen=True, kw_only=True)
-class MissedWarning:
-    """Words from `start` up to, not including, `end` that may hide an entity the model missed, and how likely."""
+def sentence_answers(
+    examples: Sequence[Example],
+    outputs: Outputs,
+    calibrator: Calibrator,
+    found: Found,
+    *,
+    decisions: Sequence[Decision],
+    abstain_below: Sequence[float | None],
+    top: int,
+) -> list[SentenceAnswer]:
+    """Return the answer to each sentence, in order; one without words has no words and no entities.
 
-    text: str
-    type: str
-    start: int
-    end: int
-    score: float
-
-    def __str__(self) -> str:
-        return f"may have missed {self.type} {self.text!r} ({self.score:.2f})"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SentenceExplanation:
-    """One sentence: `score` is the probability that all its entities are right and none is missed.
-
-    `none_missed` is the probability of the latter alone; `first` and `last` of an entity count its words.
+    Decisions are about entities, and an entity that abstains takes its words along; where tags are not IOB2, they are
+    about words.
     """
-
-    text: str
-    score: float
-    none_missed: float
-    entities: tuple[EntityExplanation, ...]
-    missed: tuple[MissedWarning, ...]
-
-    def __str__(self) -> str:
-        lines = [self.text, f"all entities right and none missed: {self.score:.3f}", *map(str, self.missed)]
-        return "\n".join(lines + [line for entity in self.entities for line in ("", str(entity))])
+    names = class_names(outputs)
+    if calibrator.reads_entities:
+        full = calibrator.answer(outputs, top=top, found=found)
+        prediction, explained = full.prediction, explain_sentences(examples, full)
+        entities = [[_own_entity(entity) for entity in sentence.entities] for sentence in explained]
+        of_sentence: list[dict[str, Any]] = [
+            {"score": x.score, "none_missed": x.none_missed, "missed": x.missed} for x in explained
+        ]
+    else:
+        prediction = calibrator.predict(outputs, found=found)
+        entities = _product_entities(examples, prediction, calibrator, found, names=names, top=top)
+        of_sentence = [{} for _ in examples]
+    whole = metrics.mark_entities(names)
+    if whole:
+        scores = np.array([entity.score for own in entities for entity in own], dtype=np.float64)
+        scored = Scored(confidence=scores, class_names=names)
+    else:
+        scored = Scored(
+            confidence=prediction.confidence, class_names=names, probs=prediction.probs, predicted=prediction.predicted
+        )
+    n_decided = [len(own) if whole else len(example.parts) for own, example in zip(entities, examples, strict=True)]
+    limits = [least for least, n in zip(abstain_below, n_decided, strict=True) for _ in range(n)]
+    decided = iter(decide(scored, decisions, limits))
+    answers = []
+    for number, (example, first) in enumerate(zip(examples, _first_rows(examples), strict=True)):
+        mine = [next(decided) for _ in range(n_decided[number])]
+        given = [_decided_entity(*pair) for pair in zip(entities[number], mine, strict=True)] if whole else []
+        by_word = _of_words(given, len(example.parts)) if whole else mine
+        rows = range(first, first + len(example.parts))
+        words = [_word(*parts, prediction, names) for parts in zip(example.parts, rows, by_word, strict=True)]
+        answers.append(SentenceAnswer(words=tuple(words), entities=tuple(given), **of_sentence[number]))
+    return answers
 
 
 def explain_sentences(examples: Sequence[Example], answer: TaggedAnswer) -> list[SentenceExplanation]:
     """Return one record for each sentence, in order; one without words is right and hides nothing."""
-    places = _places(examples)
-    names = answer.reading.tags.names
+    places = [(number, first) for number, first in enumerate(_first_rows(examples)) if examples[number].parts]
+    reading, names = answer.reading, answer.reading.tags.names
     entities: dict[int, list[EntityExplanation]] = {}
-    missed: dict[int, list[MissedWarning]] = {}
+    missed: dict[int, list[MissedEntity]] = {}
     for found in answer.explanations:
-        number, offset = places[found.sentence]
-        words = examples[number].parts[found.first - offset : found.last - offset + 1]
-        own = replace(
-            found, sentence=number, first=found.first - offset, last=found.last - offset, text=" ".join(words)
-        )
-        entities.setdefault(number, []).append(own)
-    for hidden in answer.reading.missed:
-        number, offset = places[hidden.sentence]
-        start, end = hidden.first - offset, hidden.last - offset + 1
+        number, first = places[found.sentence]
+        start, end = found.start - first, found.end - first
         text = " ".join(examples[number].parts[start:end])
-        warning = MissedWarning(text=text, type=names[hidden.kind], start=start, end=end, score=hidden.probability)
+        entities.setdefault(number, []).append(replace(found, sentence=number, start=start, end=end, text=text))
+    for hidden in reading.missed:
+        number, first = places[hidden.sentence]
+        start, end = hidden.first - first, hidden.last - first + 1
+        text = " ".join(examples[number].parts[start:end])
+        warning = MissedEntity(text=text, type=names[hidden.kind], start=start, end=end, score=hidden.probability)
         missed.setdefault(number, []).append(warning)
     scores = {number: place for place, (number, _) in enumerate(places)}
-    reading = answer.reading
     return [
         SentenceExplanation(
             text=" ".join(example.parts),
@@ -74,19 +97,86 @@ def explain_sentences(examples: Sequence[Example], answer: TaggedAnswer) -> list
     ]
 
 
-def sentence_fields(explained: SentenceExplanation) -> dict[str, Any]:
-    """Return what the answer to a sentence holds beside its words and entities."""
-    missed = [
-        {"type": x.type, "text": x.text, "start": x.start, "end": x.end, "score": x.score} for x in explained.missed
-    ]
-    return {"score": explained.score, "none_missed": explained.none_missed, "missed": missed}
+def _own_entity(why: EntityExplanation) -> Entity:
+    """Return an entity that has a score of its own, and the reasons for it."""
+    return Entity(
+        type=why.type,
+        text=why.text or "",
+        start=why.start,
+        end=why.end,
+        score=why.score,
+        raw_score=why.raw_score,
+        abstained=False,
+        raised_by=why.raised_by,
+        lowered_by=why.lowered_by,
+        neighbors=why.neighbors,
+    )
 
 
-def _places(examples: Sequence[Example]) -> list[tuple[int, int]]:
-    """Return the number and the first row of each sentence that has words."""
-    places, row = [], 0
-    for number, example in enumerate(examples):
-        if example.parts:
-            places.append((number, row))
-        row += len(example.parts)
-    return places
+def _product_entities(
+    examples: Sequence[Example],
+    prediction: Prediction,
+    calibrator: Calibrator,
+    found: Found,
+    *,
+    names: Sequence[str],
+    top: int,
+) -> list[list[Entity]]:
+    """Return the entities of each sentence with the products of their words' scores; none where tags are not IOB2."""
+    if not metrics.mark_entities(names):
+        return [[] for _ in examples]
+    spans, rows = [], []
+    for example, first in zip(examples, _first_rows(examples), strict=True):
+        tags = [names[number] for number in prediction.predicted[first : first + len(example.parts)]]
+        spans.append(metrics.extract_entities(tags) if tags else [])
+        rows += [first + start for _, start, _ in spans[-1]]
+    first_words = np.array(rows, dtype=np.int64)
+    near = iter(nearest(calibrator, found, prediction.predicted, names=names, top=top, rows=first_words))
+    entities = []
+    for example, first, own in zip(examples, _first_rows(examples), spans, strict=True):
+        inside = [slice(first + start, first + last + 1) for _, start, last in own]
+        entities.append(
+            [
+                Entity(
+                    type=kind,
+                    text=" ".join(example.parts[start : last + 1]),
+                    start=start,
+                    end=last + 1,
+                    score=math.prod(prediction.confidence[words].tolist()),
+                    raw_score=math.prod(prediction.raw_confidence[words].tolist()),
+                    abstained=False,
+                    neighbors=next(near),
+                )
+                for (kind, start, last), words in zip(own, inside, strict=True)
+            ]
+        )
+    return entities
+
+
+def _decided_entity(entity: Entity, decided: Decided) -> Entity:
+    kind, would_be = decided.about(entity.type or "")
+    return replace(entity, type=kind, abstained=decided.abstained, would_be=would_be, decisions=decided.fields)
+
+
+def _of_words(entities: Sequence[Entity], n_words: int) -> list[Decided]:
+    """Return what the decisions about entities mean for the words: those of one that abstains abstain too."""
+    inside = {place for x in entities if x.abstained for place in range(x.start, x.end)}
+    return [Decided(abstained=place in inside, fields=None) for place in range(n_words)]
+
+
+def _word(word: str, row: int, decided: Decided, prediction: Prediction, names: Sequence[str]) -> Word:
+    tag, would_be = decided.about(names[prediction.predicted[row]])
+    return Word(
+        word=word,
+        tag=tag,
+        score=float(prediction.confidence[row]),
+        raw_score=float(prediction.raw_confidence[row]),
+        abstained=decided.abstained,
+        would_be=would_be,
+        decisions=decided.fields,
+    )
+
+
+def _first_rows(examples: Sequence[Example]) -> list[int]:
+    """Return the row of the first word of each sentence."""
+    return list(accumulate((len(example.parts) for example in examples[:-1]), initial=0))[: len(examples)]

@@ -1,15 +1,14 @@
 """What `fit` leaves behind: one frozen record, which is also what a UE folder holds beside the model."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
-from knn_ue.decisions.risk import RiskThreshold
-from knn_ue.stores import Datastore
-from knn_ue.types import Neighbors, NeighborSearch, Outputs
+from knn_ue.calibrators import Calibrator, Found
+from knn_ue.decisions import Decision, RiskThreshold
+from knn_ue.stores import NeighborStore
+from knn_ue.types import Neighbors, Outputs
 
 _LEVELS = np.linspace(0.0, 1.0, 101)
 
@@ -30,45 +29,38 @@ class DriftQuantiles:
 class Fitted:
     """A fitted pipeline without its model.
 
-    `validation` are the outputs of all validation rows; `held_out` (n,) marks those kept for the threshold, which the
-    calibrator has not seen. `threshold` is None where no risk was named, `drift` where the method has no neighbors.
+    `validation` are the outputs of all validation rows; `held_out` (n,) marks those kept for the `decisions`, which the
+    calibrator has not seen. `drift` is None where the method has no neighbors.
     """
 
     method: str
-    calibrator: LogitScaling
+    calibrator: Calibrator
     validation: Outputs
     held_out: BoolArray
-    threshold: RiskThreshold | None
+    decisions: tuple[Decision, ...]
     drift: DriftQuantiles | None
 
+    @property
+    def threshold(self) -> RiskThreshold | None:
+        """The decision that keeps a target risk; None where no risk was named."""
+        return next((found for found in self.decisions if isinstance(found, RiskThreshold)), None)
 
-def store_of(calibrator: LogitScaling) -> NeighborSearch | None:
-    """Return the datastore in which answers find their neighbors, None where the method has none."""
-    if isinstance(calibrator, KnnUE):
-        return calibrator.store
-    if isinstance(calibrator, DensityAwareCalibration):
-        return calibrator.stores[-1]
+
+def store_of(calibrator: Calibrator) -> NeighborStore | None:
+    """Return the store in which answers find their neighbors, None where the method has none."""
+    return next(reversed(list(calibrator.stores.values())), None)
+
+
+def shown_neighbors(found: Found) -> Neighbors | None:
+    """Return the neighbors that answers show, of all that was `found`: those of the last store."""
+    return next(reversed(list(found.values())), None)
+
+
+def search_neighbors(calibrator: Calibrator, outputs: Outputs, n_neighbors: int) -> Neighbors | None:
+    """Return the nearest training examples of each row in the store that answers show."""
+    for name, store in reversed(list(calibrator.stores.items())):
+        return store.search(calibrator.queries(outputs)[name], n_neighbors)
     return None
-
-
-def stores_of(calibrator: LogitScaling) -> list[Datastore]:
-    """Return every datastore of the calibrator, one a layer in DAC."""
-    found: Sequence[NeighborSearch] = []
-    if isinstance(calibrator, KnnUE):
-        found = [calibrator.store]
-    elif isinstance(calibrator, DensityAwareCalibration):
-        found = calibrator.stores
-    return [store for store in found if isinstance(store, Datastore)]
-
-
-def search_neighbors(calibrator: LogitScaling, outputs: Outputs, n_neighbors: int) -> Neighbors | None:
-    """Return the nearest training examples of each row; in DAC those of its last layer."""
-    store = store_of(calibrator)
-    if store is None:
-        return None
-    by_layer = isinstance(calibrator, DensityAwareCalibration) and outputs.layers
-    features = outputs.layers[-1] if by_layer and outputs.layers else outputs.require_features("neighbors")
-    return store.search(features, n_neighbors)
 
 
 def closeness(neighbors: Neighbors, predicted: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -81,10 +73,11 @@ def closeness(neighbors: Neighbors, predicted: IntArray) -> tuple[FloatArray, Fl
     return distance, (neighbors.labels == predicted[:, None]).mean(axis=1)
 
 
-def drift_quantiles(calibrator: LogitScaling, validation: Outputs) -> DriftQuantiles | None:
+def drift_quantiles(
+    calibrator: Calibrator, validation: Outputs, *, found: Found | None = None
+) -> DriftQuantiles | None:
     """Return the percentiles over the validation rows, None where the method looks at no neighbors."""
-    n_neighbors: int = getattr(calibrator, "n_neighbors", 0)
-    neighbors = search_neighbors(calibrator, validation, n_neighbors)
+    neighbors = shown_neighbors(calibrator.search(validation) if found is None else found)
     if neighbors is None:
         return None
     distance, agreement = closeness(neighbors, validation.predicted)

@@ -1,30 +1,27 @@
 """Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, check_choice, check_positive
-from knn_ue.calibrators import LogitScaling
+from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data.splits import half_of
-from knn_ue.decisions.risk import check_risk, choose_threshold
+from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import EncodingOptions, Example
 from knn_ue.encoding.heads import training_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
-from knn_ue.pipeline.answers import scored_answers
+from knn_ue.pipeline.answers import score_answers
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
-from knn_ue.pipeline.index_choice import check_index_of, choose_index, searches
+from knn_ue.pipeline.index_choice import check_index_of, searches, tune_calibrator
 from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
-from knn_ue.stores import IndexOptions, balanced_rows
-from knn_ue.types import Outputs
-
-# (what is being read: "training", "validation" or "test", rows done, rows in all or None)
-Progress = Callable[[str, int, int | None], None]
-Step = Callable[[int, int | None], None]
+from knn_ue.stores import IndexOptions, balanced_rows, check_address
+from knn_ue.tuning import Tolerance
+from knn_ue.types import Outputs, Progress, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +30,10 @@ class FitOptions:
 
     method: str = "knn-ue"
     index: str | IndexOptions = "auto"
+    store: str | None = None
     n_neighbors: int = 32
     max_stored: int | None = None
-    target_risk: float | None = None
-    delta: float = 0.1
+    decisions: tuple[Decision, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -47,10 +44,12 @@ class FitOptions:
                 f"{self.method} looks at no neighbors, index {str(self.index)!r} would do nothing: leave it out, or "
                 "choose knn-ue"
             )
+        if self.store is not None:
+            if not searches(self.method):
+                raise InvalidInputError(f"{self.method} stores no examples: leave out store, or choose knn-ue")
+            check_address(self.store)
         if self.max_stored is not None:
             self._check_max_stored(self.max_stored)
-        if self.target_risk is not None:
-            check_risk(self.target_risk, self.delta)
 
     def _check_max_stored(self, max_stored: int) -> None:
         if not searches(self.method):
@@ -72,7 +71,7 @@ def fit_rows(
     train = _checked(encoder, train_rows, name="training")
     validation = _checked(encoder, validation_rows, name="validation")
     _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
-    if not isinstance(train, Outputs):
+    if not isinstance(train, Outputs) and options.store is None:
         check_index_of(options.method, options.index, encoder.encode([]))
     if not METHODS[options.method].reads_training:
         train = []  # checked like all others, but there is no need to run the model on them
@@ -85,40 +84,51 @@ def fit_rows(
         stored = stored.take(balanced_rows(stored.require_labels("max_stored"), options.max_stored, seed=options.seed))
     outputs = _encoded(encoder, validation, stage(progress, "validation"))
     held_out = np.zeros(len(outputs), dtype=bool)
-    if options.target_risk is not None:
+    if options.decisions:
         held_out = _half(outputs, options.seed)
-    index = choose_index(
-        options.method,
-        options.index,
-        stored,
-        outputs.take(~held_out),
-        n_neighbors=options.n_neighbors,
-        seed=options.seed,
-        progress=progress,
-    )
-    calibrator = make_calibrator(options.method, stored, n_neighbors=options.n_neighbors, index=index)
-    risk = None if options.target_risk is None else (options.target_risk, options.delta)
-    return fit_outputs(options.method, calibrator, outputs, held_out, risk)
+    calibrator = _stored(options, stored, outputs.take(~held_out), progress)
+    return fit_outputs(options.method, calibrator, outputs, held_out, options.decisions)
 
 
 def fit_outputs(
-    method: str, calibrator: LogitScaling, validation: Outputs, held_out: BoolArray, risk: tuple[float, float] | None
+    method: str, calibrator: Calibrator, validation: Outputs, held_out: BoolArray, decisions: Sequence[Decision]
 ) -> Fitted:
-    """Fit the calibrator on the validation rows that are not held out, and with `risk`, a target risk and a delta,
-    choose the threshold on those that are."""
-    calibrator.fit(validation.take(~held_out))
-    threshold = None
-    if risk is not None:
-        confidence, correct = scored_answers(validation.take(held_out), calibrator)
-        threshold = choose_threshold(confidence=confidence, correct=correct, target_risk=risk[0], delta=risk[1])
+    """Fit the calibrator on the validation rows that are not held out, and the decisions on those that are.
+
+    The neighbors of the validation rows are searched once for all of it.
+    """
+    found = calibrator.search(validation)
+    calibrator.fit(validation.take(~held_out), found=_part(found, ~held_out))
+    if decisions:
+        scored = score_answers(validation.take(held_out), calibrator, found=_part(found, held_out))
+        decisions = [decision.fit(scored) for decision in decisions]
     return Fitted(
         method=method,
         calibrator=calibrator,
         validation=validation,
         held_out=held_out,
-        threshold=threshold,
-        drift=drift_quantiles(calibrator, validation),
+        decisions=tuple(decisions),
+        drift=drift_quantiles(calibrator, validation, found=found),
     )
+
+
+def all_decisions(decisions: Sequence[Decision], target_risk: float | None, delta: float) -> tuple[Decision, ...]:
+    """Return the decisions to fit; a target risk is one of them."""
+    risk = () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
+    return (*risk, *decisions)
+
+
+def _part(found: Found, rows: BoolArray) -> Found | None:
+    """Return what was found for some of the rows; None where only another search gives what they would find alone."""
+    # An index behind a PCA that keeps its own distances rounds them by the batch: exact ones never do.
+    if not rows.all() and any(neighbors.approximate for neighbors in found.values()):
+        return None
+    return take_found(found, rows)
+
+
+def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
+    """Fit `calibrator` and the decisions again on the rows that `fitted` was fitted on."""
+    return fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions)
 
 
 def encoder_for(encoder: HuggingFaceEncoder, chosen: EncodingOptions, method: str) -> HuggingFaceEncoder:
@@ -182,6 +192,24 @@ def _encoded(encoder: HuggingFaceEncoder, rows: list[Example] | Outputs, progres
     return rows if isinstance(rows, Outputs) else encoder.encode(rows, progress=progress)
 
 
+def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: Progress | None) -> Calibrator:
+    """Return the calibrator of the method with what it keeps of the training rows, its index chosen, not fitted."""
+    tuned = options.index == "auto" and options.store is None and searches(options.method)
+    # An exact index costs nothing to build: it is the array itself.
+    calibrator = make_calibrator(
+        options.method,
+        train,
+        n_neighbors=options.n_neighbors,
+        index="exact" if tuned else options.index,
+        store=options.store,
+    )
+    if tuned:
+        calibrator, _ = tune_calibrator(
+            calibrator, validation, tolerance=Tolerance(), thorough=False, seed=options.seed, progress=progress
+        )
+    return calibrator
+
+
 def _check_neighbors(options: FitOptions, n_stored: int) -> None:
     # The calibrator checks it too, but only after every row went through the model.
     if searches(options.method) and options.n_neighbors > n_stored:
@@ -195,5 +223,7 @@ def _half(outputs: Outputs, seed: int) -> BoolArray:
     groups = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
     numbers = np.unique(groups)
     if len(numbers) < 2:
-        raise InvalidInputError("target_risk needs at least 2 validation rows, one to fit and one to choose: add rows")
+        raise InvalidInputError(
+            "target_risk and other decisions need at least 2 validation rows, one to fit and one to hold out: add rows"
+        )
     return np.isin(groups, numbers[sorted(half_of(len(numbers), second=True, seed=seed))])

@@ -1,13 +1,12 @@
 """A fitted pipeline <-> one UE folder: options, validation outputs, calibrator and model, written in one step.
 
-meta.json                       task, method, encoder options, class names, model name, threshold
+meta.json                       task, method, encoder options, class names, model name, decisions
 arrays.<generation>.safetensors validation outputs, held-out mask, drift percentiles
 calibrator.<generation>/        what the calibrator's own `save` writes, datastores inside
 model.<generation>/             the model's files (`model_files`); absent where the model is a name on the hub
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,25 +15,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.calibrators import LogitScaling
-from knn_ue.decisions.risk import RiskThreshold
+from knn_ue.decisions import registry
 from knn_ue.encoding import EncodingOptions
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
 from knn_ue.methods import load_calibrator
-from knn_ue.pipeline.fitted import DriftQuantiles, Fitted, stores_of
+from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
 from knn_ue.pipeline.model_files import ModelSource, copy_model, open_model
 from knn_ue.storage import (
     FolderContent,
     Parsed,
     SubfolderWriter,
-    generation_of,
     parse_folder,
     read_folder,
-    storage_errors,
     write_folder,
 )
-from knn_ue.storage.locks import locked
 from knn_ue.storage.texts import PackedTexts
 from knn_ue.types import Outputs
 
@@ -50,15 +45,10 @@ def save_pipeline(
     source: ModelSource,
     fitted: Fitted,
     calibrator_folder: Path | None,
-    *,
-    precondition: Callable[[], None] | None = None,
 ) -> None:
-    """Write everything to the folder `path`; what already lives in it, loaded and unchanged, stays where it is.
-
-    `precondition` may raise; it is called when no other writer can come between.
-    """
+    """Write everything to the folder `path`; what already lives in it, loaded and unchanged, stays where it is."""
     target = Path(path)
-    folders: dict[str, SubfolderWriter | Path] = {"calibrator": partial(_save_calibrator, fitted.calibrator)}
+    folders: dict[str, SubfolderWriter | Path] = {"calibrator": fitted.calibrator.save}
     if calibrator_folder is not None and _is_inside(calibrator_folder, target):
         folders["calibrator"] = calibrator_folder
     if source.folder is not None:
@@ -66,45 +56,33 @@ def save_pipeline(
         folders["model"] = source.folder.parent if inside else partial(copy_model, source)
     options = {
         "task": encoder.task,
-        "method": fitted.method,
         "encoder": asdict(encoder.options),
         "class_names": list(encoder.class_names),
         "model": {"name": source.name, "commit": source.commit},
-        "threshold": None if fitted.threshold is None else asdict(fitted.threshold),
     }
+    write_folder(target, kind=KIND, options=options | _to_options(fitted), arrays=_to_arrays(fitted), folders=folders)
+
+
+def replace_fitted(path: str | Path, fitted: Fitted, *, precondition: Callable[[], None]) -> None:
+    """Write another `fitted` to the UE folder `path`, whose model stays as it is and need not be in memory.
+
+    `precondition` may raise; it is called when no other writer can come between.
+    """
+    stored = read_folder(path, kind=KIND)
+    folders: dict[str, SubfolderWriter | Path] = {**stored.folders, "calibrator": fitted.calibrator.save}
     write_folder(
-        target, kind=KIND, options=options, arrays=_to_arrays(fitted), folders=folders, precondition=precondition
+        path,
+        kind=KIND,
+        options=stored.options | _to_options(fitted),
+        arrays=_to_arrays(fitted),
+        folders=folders,
+        precondition=precondition,
     )
 
 
-def save_unless_changed(
-    path: str | Path,
-    encoder: HuggingFaceEncoder,
-    source: ModelSource,
-    fitted: Fitted,
-    *,
-    before: Fitted,
-    generation: str,
-) -> None:
-    """Write what was made from `before`, as loaded at `generation`; raise where another process changed the folder.
-
-    Until the new folder is committed nobody else may write to the datastores it replaces: an example acknowledged
-    between the check and the commit would be lost.
-    """
-    stores = stores_of(before.calibrator)
-
-    def check_unchanged() -> None:
-        if generation_of(path) != generation:
-            raise StorageError(f"{path} was changed by another process meanwhile: nothing was changed, try again")
-        for store in stores:
-            store.check_unchanged()
-
-    with ExitStack() as stack:
-        with storage_errors(f"{path} was changed by another process meanwhile", "nothing was changed, try again"):
-            # Always the whole before its parts: two writers with one of them each would wait for ever.
-            for folder in (Path(path), *sorted({store.path for store in stores if store.path is not None})):
-                stack.enter_context(locked(folder))
-        save_pipeline(path, encoder, source, fitted, None, precondition=check_unchanged)
+def read_fitted(path: str | Path) -> Fitted:
+    """Open a UE folder without its model."""
+    return parse_folder(path, lambda stored: _checked(stored, lambda: _from_stored(stored)), kind=KIND)
 
 
 def load_pipeline(
@@ -170,7 +148,7 @@ def _parse_fitted(
     return _checked(stored, lambda: _from_stored(stored)), stored.folders["calibrator"]
 
 
-_KEYS = ("task", "method", "encoder", "class_names", "model", "threshold")
+_KEYS = ("task", "method", "encoder", "class_names", "model", "decisions")
 
 
 def _checked(stored: FolderContent, read: Callable[[], Parsed]) -> Parsed:
@@ -180,6 +158,10 @@ def _checked(stored: FolderContent, read: Callable[[], Parsed]) -> Parsed:
         raise StorageError(
             f"{stored.path} does not hold a pipeline as we write it ({error}): restore it from a copy"
         ) from None
+
+
+def _to_options(fitted: Fitted) -> dict[str, Any]:
+    return {"method": fitted.method, "decisions": registry.to_plain(fitted.decisions)}
 
 
 def _to_arrays(fitted: Fitted) -> Arrays:
@@ -199,7 +181,6 @@ def _to_arrays(fitted: Fitted) -> Arrays:
 
 def _from_stored(stored: FolderContent) -> Fitted:
     arrays, options = stored.arrays, stored.options
-    threshold = options["threshold"]
     drift = None
     if "drift_distance" in arrays:
         drift = DriftQuantiles(distance=arrays["drift_distance"], agreement=arrays["drift_agreement"])
@@ -212,7 +193,7 @@ def _from_stored(stored: FolderContent) -> Fitted:
         calibrator=load_calibrator(stored.folders["calibrator"]),
         validation=validation,
         held_out=held_out,
-        threshold=None if threshold is None else RiskThreshold(**threshold),
+        decisions=registry.from_plain(options["decisions"]),
         drift=drift,
     )
 
@@ -232,11 +213,6 @@ def _validation(arrays: Mapping[str, npt.NDArray[Any]], class_names: list[str]) 
         class_names=class_names,
         texts=texts,
     )
-
-
-def _save_calibrator(calibrator: LogitScaling, target: Path) -> str:
-    calibrator.save(target)
-    return read_folder(target).identity
 
 
 def _is_inside(folder: Path, target: Path) -> bool:

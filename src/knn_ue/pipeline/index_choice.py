@@ -1,133 +1,81 @@
 """The index of a pipeline, chosen by its validation rows: index="auto" when it is fitted, `tune` afterwards."""
 
-from collections.abc import Callable
-from copy import copy
 from dataclasses import replace
 
-import numpy as np
-
-from knn_ue.arrays import FloatArray, IntArray, float_matrix
-from knn_ue.calibrators import DensityAwareCalibration, KnnUE, LogitScaling
+from knn_ue.calibrators import Calibrator
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS
 from knn_ue.pipeline.answers import scored_answers
-from knn_ue.pipeline.fitted import Fitted, stores_of
-from knn_ue.stores import IndexOptions, index_options
+from knn_ue.pipeline.fitted import Fitted
+from knn_ue.stores import IndexOptions, index_options, tunable
 from knn_ue.stores.faiss_index import check_index
 from knn_ue.tuning import Tolerance, Tuning, tune_index
-from knn_ue.types import Outputs
-
-# (what is being done, how much of it, of how much)
-Progress = Callable[[str, int, int | None], None]
+from knn_ue.types import Outputs, Progress
 
 
 def searches(method: str) -> bool:
     """Say whether the method looks for neighbors."""
-    return issubclass(METHODS[method].calibrator, (KnnUE, DensityAwareCalibration))
+    return METHODS[method].calibrator.searches
 
 
 def check_index_of(method: str, index: str | IndexOptions, empty: Outputs) -> None:
     """Raise where `index` could not be built or saved over features like those of `empty` outputs, without rows."""
     if searches(method):
-        n_columns = _searched(method, empty).shape[1]
-        check_index(index_options(index, 1, n_columns), n_columns)
+        for n_columns in {queries.shape[1] for queries in METHODS[method].calibrator.queries(empty).values()}:
+            check_index(index_options(index, 1, n_columns), n_columns)
 
 
-def choose_index(
-    method: str,
-    index: str | IndexOptions,
-    train: Outputs,
+def tune_calibrator(
+    calibrator: Calibrator,
     validation: Outputs,
     *,
-    n_neighbors: int,
-    seed: int,
-    progress: Progress | None,
-) -> str | IndexOptions:
-    """Return `index`, or what tuning chooses where it is "auto"; DAC takes for all layers what suits the last one."""
-    if index != "auto" or not searches(method):
-        return index
-    vectors = float_matrix(_searched(method, train), "features", dtype=np.float32)
-    tuning = _tune(
-        method,
-        vectors,
-        train.require_labels("index"),
-        validation,
-        n_neighbors=n_neighbors,
-        tolerance=Tolerance(),
-        thorough=False,
-        seed=seed,
-        progress=progress,
-    )
-    return tuning.chosen
-
-
-def tune_fitted(
-    fitted: Fitted, *, tolerance: Tolerance, thorough: bool, progress: Progress | None
-) -> tuple[LogitScaling, Tuning]:
-    """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet."""
-    calibrator = _searching(fitted)
-    vectors, labels = stores_of(calibrator)[-1].arrays()
-    tuning = _tune(
-        fitted.method,
-        vectors,
-        labels,
-        fitted.validation.take(~fitted.held_out),
-        n_neighbors=calibrator.n_neighbors,
-        tolerance=tolerance,
-        thorough=thorough,
-        seed=0,
-        progress=progress,
-    )
-    return with_index(fitted, tuning.chosen), tuning
-
-
-def with_index(fitted: Fitted, index: str | IndexOptions) -> LogitScaling:
-    """Return a calibrator over the same stored examples that is searched by another index, not fitted yet."""
-    calibrator = _searching(fitted)
-    changed = copy(calibrator)
-    rebuilt = [store.reindexed(index) for store in stores_of(calibrator)]
-    if isinstance(changed, KnnUE):
-        changed.store = rebuilt[0]
-    else:
-        changed.stores = rebuilt
-    return changed
-
-
-def _searching(fitted: Fitted) -> KnnUE | DensityAwareCalibration:
-    calibrator = fitted.calibrator
-    if not isinstance(calibrator, KnnUE | DensityAwareCalibration):
-        raise InvalidInputError(f"{fitted.method} looks at no neighbors, so there is no index to tune")
-    return calibrator
-
-
-def _tune(
-    method: str,
-    vectors: FloatArray,
-    labels: IntArray,
-    validation: Outputs,
-    *,
-    n_neighbors: int,
     tolerance: Tolerance,
     thorough: bool,
     seed: int,
     progress: Progress | None,
-) -> Tuning:
-    return tune_index(
+) -> tuple[Calibrator, Tuning]:
+    """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet.
+
+    Where there are several stores, all take what suits the last one.
+    """
+    name, store = list(calibrator.stores.items())[-1]
+    vectors, labels = tunable(store).arrays()
+    tuning = tune_index(
         vectors,
         labels,
-        replace(validation, features=_searched(method, validation), layers=None),
-        n_neighbors=n_neighbors,
-        use_labels=method == "knn-ue",
+        replace(validation, features=calibrator.queries(validation)[name], layers=None),
+        n_neighbors=calibrator.n_neighbors,
+        use_labels=calibrator.use_labels,
         tolerance=tolerance,
         scored=scored_answers,
         thorough=thorough,
         seed=seed,
         progress=progress,
     )
+    return _reindexed(calibrator, tuning.chosen), tuning
 
 
-def _searched(method: str, outputs: Outputs) -> FloatArray:
-    """Return the features that the method searches with: in DAC, those of the last layer."""
-    if issubclass(METHODS[method].calibrator, DensityAwareCalibration) and outputs.layers:
-        return outputs.layers[-1]
-    return outputs.require_features("index")
+def tune_fitted(
+    fitted: Fitted, *, tolerance: Tolerance, thorough: bool, progress: Progress | None
+) -> tuple[Calibrator, Tuning]:
+    """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet."""
+    _check_searches(fitted)
+    validation = fitted.validation.take(~fitted.held_out)
+    return tune_calibrator(
+        fitted.calibrator, validation, tolerance=tolerance, thorough=thorough, seed=0, progress=progress
+    )
+
+
+def with_index(fitted: Fitted, index: str | IndexOptions) -> Calibrator:
+    """Return a calibrator over the same stored examples that is searched by another index, not fitted yet."""
+    _check_searches(fitted)
+    return _reindexed(fitted.calibrator, index)
+
+
+def _reindexed(calibrator: Calibrator, index: str | IndexOptions) -> Calibrator:
+    return calibrator.with_stores({name: tunable(x).reindexed(index) for name, x in calibrator.stores.items()})
+
+
+def _check_searches(fitted: Fitted) -> None:
+    if not fitted.calibrator.stores:
+        raise InvalidInputError(f"{fitted.method} looks at no neighbors, so there is no index to tune")

@@ -1,30 +1,30 @@
 """`UncertaintyPipeline`: texts in, predictions with calibrated confidence out."""
 
-import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
-from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
-from knn_ue.decisions.risk import RiskThreshold
+from knn_ue.calibrators import Calibrator
+from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import Example, Pooling, Task
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import read_windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.evaluation import Evaluation, evaluate
-from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
-from knn_ue.pipeline.entity_answers import SentenceExplanation, explain_sentences
+from knn_ue.pipeline.answers import answer_examples, check_abstain_below
+from knn_ue.pipeline.entity_answers import explain_sentences
 from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
 from knn_ue.pipeline.fitting import (
     FitOptions,
-    Progress,
+    all_decisions,
     check_outputs,
     chosen_options,
     encoder_for,
-    fit_outputs,
     fit_rows,
+    refit,
     stage,
 )
 from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
@@ -39,8 +39,7 @@ from knn_ue.pipeline.rows import (
 )
 from knn_ue.stores import IndexOptions
 from knn_ue.tuning import Tolerance, Tuning
-from knn_ue.types import Outputs
-from knn_ue.weighting import Explanation
+from knn_ue.types import Outputs, Progress
 
 # So many batches are answered at a time: enough to sort by length, few enough that memory stays flat.
 _BATCHES_AT_ONCE = 32
@@ -54,7 +53,8 @@ class UncertaintyPipeline:
 
         pipe = UncertaintyPipeline.from_pretrained("model", task="text-classification")
         pipe.fit("train.jsonl", "validation.jsonl")
-        pipe("a text")  # [{"label": "pos", "score": 0.81, "raw_score": 0.99, "abstained": False, "neighbors": [...]}]
+        (answer,) = pipe("a text")
+        answer.label, answer.score, answer.raw_score, answer.neighbors  # "pos", 0.81, 0.99, (...)
         pipe.save("ue")
     """
 
@@ -105,14 +105,19 @@ class UncertaintyPipeline:
         *,
         method: str = "knn-ue",
         index: str | IndexOptions = "auto",
+        store: str | None = None,
         n_neighbors: int = 32,
         max_stored: int | None = None,
         target_risk: float | None = None,
         delta: float = 0.1,
+        decisions: Sequence[Decision] = (),
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
+
+        `store` is where the examples are stored, an address such as "milvus://host:19530/name" (see
+        `knn_ue.stores.registry`); by default in the UE folder. At an address the index is the store's own business.
 
         `max_stored` stores at most so many of them (words, in tagging), of every class as many as far as it has them.
 
@@ -120,8 +125,9 @@ class UncertaintyPipeline:
         mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
         `progress` is called with "training" or "validation", the rows done and the rows in all.
 
-        With `target_risk` the validation rows are parted in halves at random (by `seed`; whole sentences in tagging):
-        one fits the calibrator, the other chooses the threshold below which answers become abstentions, so that with
+        With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
+        random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
+        `target_risk` chooses the threshold below which answers become abstentions, so that with
         probability 1 - `delta` at most `target_risk` of the answers given are wrong. This holds in domain only, and
         only if the validation rows did not already stop the training early: keep other rows for that, or let the
         train command split its own. In tagging an answer is an entity; entities the model misses are not counted, and
@@ -131,10 +137,10 @@ class UncertaintyPipeline:
         options = FitOptions(
             method=method,
             index=index,
+            store=store,
             n_neighbors=n_neighbors,
             max_stored=max_stored,
-            target_risk=target_risk,
-            delta=delta,
+            decisions=all_decisions(decisions, target_risk, delta),
             seed=seed,
         )
         encoder = encoder_for(self.encoder, self._user_options, method)
@@ -147,24 +153,20 @@ class UncertaintyPipeline:
             warnings.warn(f"{threshold}; every answer will be an abstention", stacklevel=2)
         return self
 
-    def __call__(self, inputs: object, *, abstain_below: float | None = None, top: int = 5) -> list[Answer]:
-        """Return a dict for each input; a string, dict, record or tuple is one input, a list holds many.
+    def __call__(self, inputs: object, *, abstain_below: float | None = None, top: int = 5) -> list[AnyAnswer]:
+        """Return an answer for each input; a string, dict, record or tuple is one input, a list holds many.
 
-        Texts and pairs: `label`, `score` (calibrated), `raw_score`, `abstained`, and `neighbors`, the `top` nearest
-        training examples with `id`, `label`, `distance`, `text` and `agrees` (none where the method has no datastore).
-        Tagging, one dict a sentence: `words` with `word`, `tag`, `score`, `raw_score`, `abstained`; `entities` with
-        `type`, `text`, the words from `start` up to, not including, `end`, `score` and `raw_score` (products over the
-        words), `abstained`, and the `neighbors` of the first word. With the method knn-ue-entity an entity's `score` is
-        its own, `raised_by` and `lowered_by` say why, and each sentence has a `score`, the probability that all its
-        entities are right and none is missed, `none_missed`, that of the latter, and `missed`: what it may have missed.
+        Texts and pairs give `Answer`, tagged sentences `SentenceAnswer`; see `knn_ue.answers` for their fields.
+        `to_dict()` is the JSON that the command line and the server give. `neighbors` are the `top` nearest training
+        examples, none where the method has no store.
 
-        A score below `abstain_below`, or without it below the fitted threshold, is an abstention: `abstained` is True,
-        the label, tag or type is None, and what it would have been stands under `would_be`. In tagging entities
-        abstain, with all their words; where tags are not IOB2, words do.
+        A score below `abstain_below`, or without it what the fitted decisions withhold, is an abstention: `abstained`
+        is True, the label, tag or type is None, and `would_be` is what it would have been. In tagging entities abstain,
+        with all their words; where tags are not IOB2, words do.
         """
         return list(self._answers(input_examples(inputs, self.task), abstain_below, top))
 
-    def predict_stream(self, rows: Rows, *, abstain_below: float | None = None, top: int = 5) -> Iterator[Answer]:
+    def predict_stream(self, rows: Rows, *, abstain_below: float | None = None, top: int = 5) -> Iterator[AnyAnswer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
         return self._answers(iter_examples(rows, self.task, labelled=False), abstain_below, top)
 
@@ -209,16 +211,16 @@ class UncertaintyPipeline:
         With knn-ue-entity: a record a sentence, with its entities, what raised and lowered each, and what was missed.
         """
         calibrator = self.calibrator_
-        if not isinstance(calibrator, KnnUE):
+        if not calibrator.explains:
             raise InvalidInputError(
-                f"explain needs the method knn-ue or knn-ue-no-label, this pipeline was fitted with {self.method_!r}: "
-                "fit with one of them"
+                f"explain needs the method knn-ue, knn-ue-no-label or knn-ue-entity, this pipeline was fitted with "
+                f"{self.method_!r}: fit with one of them"
             )
         examples = list(input_examples(inputs, self.task))
         outputs = self.encoder.encode(examples, with_labels=False)
         if not len(outputs):
             return []
-        if isinstance(calibrator, KnnUEEntity) and calibrator.reads_entities:
+        if calibrator.reads_entities:
             check_positive(top, "top")
             return explain_sentences(examples, calibrator.answer(outputs, top=top))
         return calibrator.explain(outputs, top=top)
@@ -242,11 +244,8 @@ class UncertaintyPipeline:
         self._fit_anew(with_index(self._ready(), index))
         return self
 
-    def _fit_anew(self, calibrator: LogitScaling) -> None:
-        fitted = self._ready()
-        threshold = fitted.threshold
-        risk = None if threshold is None else (threshold.target_risk, threshold.delta)
-        self.fitted_ = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, risk)
+    def _fit_anew(self, calibrator: Calibrator) -> None:
+        self.fitted_ = refit(self._ready(), calibrator)
         self._calibrator_folder = None
 
     def save(self, path: str | Path) -> None:
@@ -278,17 +277,6 @@ class UncertaintyPipeline:
         pipe._user_options = self._user_options
         return pipe
 
-    def abstention_threshold(self, abstain_below: float | None = None) -> float:
-        """Return the score below which an answer is an abstention: as given, else as fitted, else 0."""
-        if abstain_below is not None:
-            if isinstance(abstain_below, bool) or not 0 <= abstain_below <= 1:
-                raise InvalidInputError(f"abstain_below must lie within [0, 1], got {abstain_below!r}")
-            return float(abstain_below)
-        fitted = self.threshold_
-        if fitted is None:
-            return 0.0
-        return math.inf if fitted.threshold is None else fitted.threshold
-
     @property
     def task(self) -> Task:
         """What the model does: "text-classification", "text-pair" or "token-classification"."""
@@ -305,7 +293,7 @@ class UncertaintyPipeline:
         return self._ready().method
 
     @property
-    def calibrator_(self) -> LogitScaling:
+    def calibrator_(self) -> Calibrator:
         """The fitted calibrator."""
         return self._ready().calibrator
 
@@ -313,6 +301,11 @@ class UncertaintyPipeline:
     def threshold_(self) -> RiskThreshold | None:
         """What came of `target_risk`; None where no risk was named."""
         return self._ready().threshold
+
+    @property
+    def decisions_(self) -> tuple[Decision, ...]:
+        """The fitted decisions; `threshold_` is one of them."""
+        return self._ready().decisions
 
     @property
     def validation_(self) -> Outputs:
@@ -329,23 +322,22 @@ class UncertaintyPipeline:
             raise NotFittedError(type(self).__name__)
         return self.fitted_
 
-    def _answers(self, examples: Iterator[Example], abstain_below: float | None, top: int) -> Iterator[Answer]:
-        calibrator = self.calibrator_
-        threshold = self.abstention_threshold(abstain_below)
+    def _answers(self, examples: Iterator[Example], abstain_below: float | None, top: int) -> Iterator[AnyAnswer]:
+        fitted = self._ready()
+        check_abstain_below(abstain_below)
         if top:
             check_positive(top, "top")
-        return self._answer_windows(examples, calibrator, threshold, top)
+        return self._answer_windows(examples, fitted, abstain_below, top)
 
     def _answer_windows(
-        self, examples: Iterable[Example], calibrator: LogitScaling, threshold: float, top: int
-    ) -> Iterator[Answer]:
+        self, examples: Iterable[Example], fitted: Fitted, abstain_below: float | None, top: int
+    ) -> Iterator[AnyAnswer]:
         size = self.encoder.options.batch_size * _BATCHES_AT_ONCE
         for window in read_windows(examples, self.task, n_rows=size):
             outputs = self.encoder.encode(window, with_labels=False)
-            if self.task == "token-classification":
-                yield from tagged_answers(window, outputs, calibrator, threshold=threshold, top=top)
-            else:
-                yield from text_answers(outputs, calibrator, threshold=threshold, top=top)
+            yield from answer_examples(
+                window, outputs, fitted.calibrator, decisions=fitted.decisions, abstain_below=abstain_below, top=top
+            )
 
     def _labelled_outputs(self, rows: Rows) -> Outputs:
         return self.encoder.encode(labelled_examples(rows, self.task, self.class_names, name="test"))

@@ -165,7 +165,7 @@ def _mistake(mistake: Mistake) -> str:
         lines = [
             (
                 "agrees" if near.agrees else "differs",
-                near.label_name,
+                near.label,
                 f"{near.distance:.3f}",
                 f"(row {near.id})" if near.text is None else shortened(near.text),
             )

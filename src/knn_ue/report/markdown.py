@@ -68,5 +68,5 @@ def _mistake(mistake: Mistake) -> Sequence[str]:
         for near in explanation.neighbors:
             said = "agrees " if near.agrees else "differs"
             shown = f"row {near.id}" if near.text is None else shortened(near.text)
-            lines.append(f"  {said} {near.distance:8.3f}  {near.label_name}  {shown}")
+            lines.append(f"  {said} {near.distance:8.3f}  {near.label}  {shown}")
     return [" ".join(line.split()) if not line.startswith("  ") else f"  {' '.join(line.split())}" for line in lines]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators.contract import Calibrator
+from knn_ue.calibrators import Calibrator
 from knn_ue.evaluation import RAW, AnsweredSet
 from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation

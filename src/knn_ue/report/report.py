@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import check_choice
-from knn_ue.calibrators.contract import Calibrator
+from knn_ue.calibrators import Calibrator
 from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
 from knn_ue.evaluation import (
     RAW,

@@ -6,12 +6,13 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.serving.schemas import TOO_MANY, Error
 
+TOO_MANY = "too_many"  # what pydantic calls a list or object that is too long
 FACTS = "knn_ue_facts"  # of a request, in its scope
 _SHOWN = 3  # of all that is wrong with a body
 _SENTENCES = {
@@ -19,6 +20,13 @@ _SENTENCES = {
     404: "there is nothing at this address: see /docs for what there is",
     405: "this address does not answer that method: see /docs for the one it does",
 }
+
+
+class Error(BaseModel):
+    """What went wrong: a sentence for people, a code for programs."""
+
+    error: str
+    code: str
 
 
 class ProblemError(Exception):
@@ -50,7 +58,7 @@ class ProblemError(Exception):
 
 
 def busy(code: str, message: str, *, retry_after: int = 1) -> ProblemError:
-    """Return a 503 that says when to come again."""
+    """Return a 503 with Retry-After."""
     return ProblemError(503, code, f"{message}: try again in {retry_after} s", retry_after=retry_after)
 
 
@@ -103,7 +111,7 @@ _MEANINGS = {
     413: "Too many inputs, characters or bytes.",
     415: "The body must be application/json.",
     422: "An input breaks a rule.",
-    503: "Too busy, draining, or the disk refuses; Retry-After says when to come again.",
+    503: "Too busy, shutting down, or the disk refuses a write; Retry-After has the seconds to wait.",
 }
 
 

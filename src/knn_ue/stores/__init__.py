@@ -1,7 +1,25 @@
 """Outputs -> Neighbors: stored examples and the search over them."""
 
+from knn_ue.stores.contract import NeighborStore, TunableStore, WritableStore, folder_of, tunable, writable
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.options import IndexOptions, index_options
 from knn_ue.stores.pruning import balanced_rows
+from knn_ue.stores.registry import STORES, StoreKind, build_store, check_address, open_store
 
-__all__ = ["Datastore", "IndexOptions", "balanced_rows", "index_options"]
+__all__ = [
+    "STORES",
+    "Datastore",
+    "IndexOptions",
+    "NeighborStore",
+    "StoreKind",
+    "TunableStore",
+    "WritableStore",
+    "balanced_rows",
+    "build_store",
+    "check_address",
+    "folder_of",
+    "index_options",
+    "open_store",
+    "tunable",
+    "writable",
+]

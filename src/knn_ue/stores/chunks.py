@@ -1,6 +1,6 @@
 """A datastore larger than memory: chunks go to disk as they come, the index is filled from there block by block."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
@@ -25,10 +25,9 @@ from knn_ue.stores.folder import IndexedRows, write_rows
 from knn_ue.stores.normalization import Normalization, Normalize, check_range
 from knn_ue.stores.options import IndexOptions, index_options
 from knn_ue.stores.segment import Segment
+from knn_ue.types import Progress
 
 Chunk = tuple[Any, Any] | tuple[Any, Any, Any]
-# What is being done ("read", "index"), how many rows of it are done, and of how many, where that is known.
-Progress = Callable[[str, int, int | None], None]
 _ROWS = 1 << 14
 
 

@@ -20,7 +20,7 @@ from knn_ue.arrays import (
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent, generation_of, parse_folder
 from knn_ue.storage.texts import PackedTexts
-from knn_ue.stores.chunks import Chunk, Progress, write_chunks
+from knn_ue.stores.chunks import Chunk, write_chunks
 from knn_ue.stores.faiss_index import build_index, rebuild_index
 from knn_ue.stores.folder import KIND, MAX_ID, IndexedRows, read_rows, write_rows
 from knn_ue.stores.gpu import on_gpu
@@ -29,7 +29,7 @@ from knn_ue.stores.normalization import Normalization, Normalize, check_range
 from knn_ue.stores.options import IndexOptions, index_options
 from knn_ue.stores.segment import Segment, merged
 from knn_ue.stores.store_state import StoreState
-from knn_ue.types import Neighbors
+from knn_ue.types import Neighbors, Progress
 
 
 class Datastore:
@@ -139,6 +139,11 @@ class Datastore:
         """The folder this store was loaded from and writes its changes to."""
         stored = self._state.stored
         return None if stored is None else stored.path
+
+    @property
+    def where(self) -> str:
+        """The folder of this store, or "memory"."""
+        return "memory" if self.path is None else str(self.path)
 
     @property
     def ids(self) -> IntArray:
@@ -266,8 +271,8 @@ class Datastore:
             base = self._base(replace(state.base, removed=np.zeros_like(state.base.removed)), state.first_added_id)
             return write_rows(path, base, changes=state.changes())
 
-    def detached(self) -> "Datastore":
-        """Return a store of the same examples that writes to no folder: what changes it leaves this one as it is."""
+    def snapshot(self) -> "Datastore":
+        """Return the examples as they are now in a store without a folder: later changes to either stay its own."""
         store = copy(self)
         store._lock = RLock()
         store._state = replace(self._state, added=replace(self._state.added, shared=True), stored=None, journal=None)
@@ -313,14 +318,15 @@ class Datastore:
         """Return all examples stored now, in one segment, and their vectors."""
         state = self._state
         if state.base.vectors is None:
-            raise InvalidInputError("this store keeps no vectors: build it again from the features")
+            raise InvalidInputError(f"the store {self.where!r} keeps no vectors: build it again from the features")
         settled = state.joined() if state.has_changes else state.base
         return settled.require_vectors(), settled
 
     def _compacted(self, state: StoreState) -> Segment:
         if state.base.vectors is None:
             raise InvalidInputError(
-                "this store keeps no vectors, so its index cannot be rebuilt: build it again from the features"
+                f"the store {self.where!r} keeps no vectors, so its index cannot be rebuilt: build it again from the "
+                "features"
             )
         joined = state.joined()
         return replace(joined, index=rebuild_index(joined.require_vectors(), self.options))

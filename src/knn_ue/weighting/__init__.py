@@ -1,6 +1,7 @@
 """Neighbors -> the weight that multiplies the logits: its formula, its fit, its explanation."""
 
-from knn_ue.weighting.explain import ExplainedNeighbor, Explanation, explain_rows, nearest_examples
+from knn_ue.answers import Explanation, NeighborExample
+from knn_ue.weighting.explain import TextsOf, explain_rows, nearest_examples
 from knn_ue.weighting.fit import TAU_RANGE, fit_weight
 from knn_ue.weighting.formula import (
     Distance,
@@ -16,11 +17,12 @@ from knn_ue.weighting.scaling import ScaledLogits, TemperatureMap, fit_temperatu
 __all__ = [
     "TAU_RANGE",
     "Distance",
-    "ExplainedNeighbor",
     "Explanation",
+    "NeighborExample",
     "Positivity",
     "ScaledLogits",
     "TemperatureMap",
+    "TextsOf",
     "Weight",
     "WeightParams",
     "agreement",

@@ -1,98 +1,57 @@
 """Why a confidence is what it is: the weight, its two terms, and the neighbors behind them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from knn_ue.arrays import softmax
-from knn_ue.types import Neighbors, NeighborSearch, Outputs
+from knn_ue.answers import Explanation, NeighborExample
+from knn_ue.arrays import IntArray, softmax
+from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting.formula import Weight
 
+TextsOf = Callable[[IntArray], list[str | None]]  # ids -> the text stored with each
+
 _NOTABLE = 0.1  # a term within 10 % of its usual size is called usual
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExplainedNeighbor:
-    """A stored example near the row, and whether it carries the predicted label."""
-
-    id: int
-    label: int
-    label_name: str
-    distance: float
-    agrees: bool
-    text: str | None
-
-    def line(self) -> str:
-        """Return it as a line of a list."""
-        mark = "agrees " if self.agrees else "differs"
-        return f"  {mark} {self.distance:8.3f}  {self.label_name}  {self.text or f'id {self.id}'}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """One row: what was predicted, how sure the model and the calibrated answer are, and why."""
-
-    predicted: int
-    predicted_name: str
-    raw_confidence: float
-    confidence: float
-    weight: float
-    distance_term: float
-    label_term: float
-    n_agreeing: int
-    n_neighbors: int
-    raised_by: tuple[str, ...]
-    lowered_by: tuple[str, ...]
-    neighbors: tuple[ExplainedNeighbor, ...]
-    text: str | None
-
-    def __str__(self) -> str:
-        lines = [f"{self.predicted_name}: {self.raw_confidence:.3f} -> {self.confidence:.3f} (weight {self.weight:.3g}"]
-        lines[0] += f" = distance {self.distance_term:.3g} + label {self.label_term:.3g})"
-        if self.text is not None:
-            lines.insert(0, self.text)
-        for verb, reasons in (("raised", self.raised_by), ("lowered", self.lowered_by)):
-            if reasons:
-                lines.append(f"  weight {verb} by {'; '.join(reasons)}")
-        lines += [near.line() for near in self.neighbors]
-        return "\n".join(lines)
 
 
 def explain_rows(
     outputs: Outputs,
     neighbors: Neighbors,
     weight: Weight,
-    store: NeighborSearch,
+    texts_of: TextsOf,
     *,
     top: int,
     typical: tuple[float, float] | None,
 ) -> list[Explanation]:
-    """Return an explanation of each row; `typical` are the validation medians of the two terms."""
+    """Return an explanation of each row; `typical` are the validation medians of the two terms.
+
+    `texts_of` is asked once, for the neighbors of all rows.
+    """
     names = outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]
     rows = np.arange(len(outputs))
     raw = softmax(outputs.logits)[rows, outputs.predicted]
     calibrated = softmax(outputs.logits, weight.total)[rows, outputs.predicted]
     agrees = neighbors.labels == outputs.predicted[:, None]
+    shown = nearest_examples(neighbors, outputs.predicted, texts_of, names=names, top=top)
     explanations = []
     for row in rows.tolist():
         raised, lowered = _reasons(weight, row, typical, int(agrees[row].sum()), neighbors.n_neighbors)
-        predicted = int(outputs.predicted[row])
         explanations.append(
             Explanation(
-                predicted=predicted,
-                predicted_name=names[predicted],
-                raw_confidence=float(raw[row]),
-                confidence=float(calibrated[row]),
+                text=None if outputs.texts is None else outputs.texts[row],
+                label=names[int(outputs.predicted[row])],
+                score=float(calibrated[row]),
+                raw_score=float(raw[row]),
                 weight=float(weight.total[row]),
                 distance_term=float(weight.distance_term[row]),
                 label_term=float(weight.label_term[row]),
+                usual_distance_term=None if typical is None else typical[0],
+                usual_label_term=None if typical is None else typical[1],
                 n_agreeing=int(agrees[row].sum()),
                 n_neighbors=neighbors.n_neighbors,
                 raised_by=raised,
                 lowered_by=lowered,
-                neighbors=nearest_examples(neighbors, row, predicted, store, names, top),
-                text=None if outputs.texts is None else outputs.texts[row],
+                neighbors=shown[row],
             )
         )
     return explanations
@@ -123,19 +82,21 @@ def _reasons(
 
 
 def nearest_examples(
-    neighbors: Neighbors, row: int, predicted: int, store: NeighborSearch, names: Sequence[str], top: int
-) -> tuple[ExplainedNeighbor, ...]:
-    """Return the `top` nearest stored examples of one row, and whether they carry its `predicted` class."""
-    found = [place for place in range(min(top, neighbors.n_neighbors)) if neighbors.ids[row, place] >= 0]
-    ids = [int(neighbors.ids[row, place]) for place in found]
-    return tuple(
-        ExplainedNeighbor(
-            id=neighbor,
-            label=(label := int(neighbors.labels[row, place])),
-            label_name=names[label] if label < len(names) else f"class {label}",
-            distance=float(neighbors.distances[row, place]),
-            agrees=label == predicted,
+    neighbors: Neighbors, predicted: IntArray, texts_of: TextsOf, *, names: Sequence[str], top: int
+) -> list[tuple[NeighborExample, ...]]:
+    """Return the `top` nearest stored examples of each row, and whether they carry its `predicted` class (n,)."""
+    ids, labels, distances = neighbors.ids[:, :top], neighbors.labels[:, :top], neighbors.distances[:, :top]
+    rows, places = np.nonzero(ids >= 0)
+    texts = texts_of(ids[rows, places]) if len(rows) else []
+    shown: list[list[NeighborExample]] = [[] for _ in range(len(neighbors))]
+    for row, place, text in zip(rows.tolist(), places.tolist(), texts, strict=True):
+        label = int(labels[row, place])
+        near = NeighborExample(
+            id=int(ids[row, place]),
+            label=names[label] if label < len(names) else f"class {label}",
+            distance=float(distances[row, place]),
+            agrees=label == int(predicted[row]),
             text=text,
         )
-        for place, neighbor, text in zip(found, ids, store.texts_of(ids), strict=True)
-    )
+        shown[row].append(near)
+    return [tuple(near) for near in shown]

@@ -41,7 +41,7 @@ export function showAnswer(found, context) {
 
 function spoken(answer, why) {
   if ("words" in answer) return `${answer.entities.length} entities in ${answer.words.length} words. ${wholeSentence(answer)}`;
-  return `The answer is ${why[0].predicted}: the model is ${percent(why[0].raw_score)} sure, it should be ${percent(why[0].score)} sure.`;
+  return `The answer is ${why[0].label}: the model is ${percent(why[0].raw_score)} sure, it should be ${percent(why[0].score)} sure.`;
 }
 
 function confidenceCard(why, word, threshold, tagging, opened) {
@@ -54,7 +54,7 @@ function confidenceCard(why, word, threshold, tagging, opened) {
     "section",
     { class: "card", "aria-labelledby": "answer-title" },
     el("h2", { id: "answer-title" }, word === null ? "The answer" : `The word “${word}”`),
-    el("p", { class: "predicted" }, el("strong", {}, why.predicted), " ", tagging ? null : verdict),
+    el("p", { class: "predicted" }, el("strong", {}, why.label), " ", tagging ? null : verdict),
     bar({ name: "The model says", value: why.raw_score, most: 1, shown: percent(why.raw_score), kind: "raw", marks }),
     bar({ name: "It should say", value: why.score, most: 1, shown: percent(why.score), kind: "calibrated", marks }),
     el("p", {}, comparison(why)),
@@ -101,6 +101,7 @@ function reasonsCard(why, note) {
 }
 
 function weightSentence(why) {
+  if (why.weight === null) return "This method does not multiply the logits by a weight.";
   const effect = why.weight < 0.995 ? "less sure" : why.weight > 1.005 ? "surer" : "exactly as sure";
   const parts = why.distance_term === null ? "" : `, ${number(why.distance_term)} from nearness and ${number(why.label_term)} from agreement`;
   return `The logits are multiplied by ${number(why.weight)}${parts}: that makes the answer ${effect}.`;

@@ -9,7 +9,7 @@ export function feedback(answer, why, context) {
   if (info.read_only) return append(card, "This server stores no corrections: it was started with --read-only.");
   if (info.n_stored === null) return append(card, `The method ${info.method} stores no examples, so it cannot learn from a correction.`);
   const tagging = "words" in answer;
-  const selects = (tagging ? answer.words : [answer]).map((word, place) => select(info.labels, why[place].predicted, word.word, place));
+  const selects = (tagging ? answer.words : [answer]).map((word, place) => select(info.labels, why[place].label, word.word, place));
   const button = el("button", { type: "submit" }, "Store it as an example");
   const told = context.page.told ?? el("p", { role: "status", class: "told", id: "told", tabindex: -1 });
   context.page.told = told;

@@ -15,7 +15,7 @@ export function map(found, predicted) {
   const agreeing = found.points.filter((point) => point.agrees).length;
   const summary =
     `Map of the input and its ${found.points.length} nearest training examples: ` +
-    `${agreeing} circles are labelled ${predicted}, ${found.points.length - agreeing} crosses are not.`;
+    `${agreeing} circles are labeled ${predicted}, ${found.points.length - agreeing} crosses are not.`;
   const drawing = svg(
     "svg",
     { viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img", "aria-label": summary, class: "map" },
@@ -31,7 +31,7 @@ export function map(found, predicted) {
     el(
       "p",
       { class: "soft" },
-      `★ your input, ● labelled ${predicted}, ✗ labelled otherwise. The plane shows ${percent(found.shown)} of their differences, so examples that look close may be apart.`,
+      `★ your input, ● labeled ${predicted}, ✗ labeled otherwise. The plane shows ${percent(found.shown)} of their differences, so examples that look close may be apart.`,
     ),
   );
   return { card, highlight: (id, on) => shapes.get(id)?.classList.toggle("pointed", on) };

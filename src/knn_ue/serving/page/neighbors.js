@@ -10,14 +10,14 @@ export function neighborhood(why, note, context) {
     const text = note ?? "No training example was found near this input.";
     return { list: el("section", { class: "card", "aria-labelledby": "near-title" }, title(), el("p", {}, text)) };
   }
-  const drawn = why.map ? map(why.map, why.predicted) : null;
+  const drawn = why.map ? map(why.map, why.label) : null;
   const items = why.neighbors.map((near) => item(near, drawn, context));
   const agreeing = why.n_agreeing === null ? "" : ` ${why.n_agreeing} of the ${why.n_neighbors} nearest agree.`;
   const list = el(
     "section",
     { class: "card", "aria-labelledby": "near-title" },
     title(),
-    el("p", {}, `✓ agrees: labelled ${why.predicted}, as predicted. ✗ differs: labelled otherwise.${agreeing}`),
+    el("p", {}, `✓ agrees: labeled ${why.label}, as predicted. ✗ differs: labeled otherwise.${agreeing}`),
     el("ol", { class: "neighbors" }, items),
   );
   return { list, map: drawn?.card };

@@ -1,4 +1,4 @@
-// A slider: from which confidence on should the model answer, how often does it then, and how often is it wrong?
+// A slider: the minimum confidence to answer, how often the model then answers, and how often it is wrong.
 
 import { get } from "./api.js";
 import { byId, el, percent, svg } from "./dom.js";
@@ -34,7 +34,7 @@ export async function buildThreshold(info, moved) {
   const card = byId("threshold");
   card.replaceChildren(
     card.querySelector("h2"),
-    el("label", { for: slider.id }, "Answer only from this confidence on"),
+    el("label", { for: slider.id }, "Minimum confidence to answer"),
     slider,
     says,
     picture(curve, dot),

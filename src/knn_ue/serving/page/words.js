@@ -48,7 +48,7 @@ function meaning(answer) {
 const kind = (entity) => entity.type ?? entity.would_be;
 
 function wordButton(word, place, why, chosen, choose) {
-  const name = `${word.word}: ${why[place].predicted}, ${percent(why[place].score)}`;
+  const name = `${word.word}: ${why[place].label}, ${percent(why[place].score)}`;
   return el(
     "button",
     { type: "button", class: "word", "data-word": place, "aria-label": name, "aria-pressed": String(place === chosen.word), on: { click: () => choose(place) } },

@@ -1,0 +1,213 @@
+"""What users are given, defined once: Python, `knn-ue predict`, `explain --json`, the server and its page share it.
+
+`to_dict()` is the one JSON shape. A field without a default is always in it; one with a default only where it has a
+value. To give answers something new, add a field with a default here: every reader of this file then knows it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+
+class Plain:
+    """A record that becomes plain JSON by the rule of this file."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as dicts, lists, strings, numbers, booleans and None."""
+        found = ((field, getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
+        return {field.name: _plain(value) for field, value in found if value is not None or field.default is MISSING}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighborExample(Plain):
+    """A training example near the input; `agrees` says whether it has the predicted label."""
+
+    id: int
+    label: str
+    distance: float
+    text: str | None
+    agrees: bool
+
+    def line(self) -> str:
+        """Return it as a line of a list."""
+        mark = "agrees " if self.agrees else "differs"
+        return f"  {mark} {self.distance:8.3f}  {self.label}  {self.text or f'id {self.id}'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Plain):
+    """The answer to a text or pair: the label, the calibrated score and the model's own (`raw_score`).
+
+    Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
+    that other decisions add (see `knn_ue.decisions`).
+    """
+
+    label: str | None
+    score: float
+    raw_score: float
+    abstained: bool
+    would_be: str | None = None
+    decisions: Mapping[str, Any] | None = None
+    neighbors: tuple[NeighborExample, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word(Plain):
+    """A word of a tagged sentence and its tag."""
+
+    word: str
+    tag: str | None
+    score: float
+    raw_score: float
+    abstained: bool
+    would_be: str | None = None
+    decisions: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entity(Plain):
+    """An entity: the words from `start` up to, not including, `end`.
+
+    With the method knn-ue-entity `score` is the probability that type and span are right, and `raised_by` and
+    `lowered_by` give the reasons. With any other method it is the product over the words, and there are no reasons.
+    `neighbors` are those of the first word.
+    """
+
+    type: str | None
+    text: str
+    start: int
+    end: int
+    score: float
+    raw_score: float
+    abstained: bool
+    would_be: str | None = None
+    decisions: Mapping[str, Any] | None = None
+    raised_by: tuple[str, ...] | None = None
+    lowered_by: tuple[str, ...] | None = None
+    neighbors: tuple[NeighborExample, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissedEntity(Plain):
+    """Words from `start` up to, not including, `end` that may hide an entity the model missed, and how likely."""
+
+    type: str
+    text: str
+    start: int
+    end: int
+    score: float
+
+    def __str__(self) -> str:
+        return f"may have missed {self.type} {self.text!r} ({self.score:.2f})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceAnswer(Plain):
+    """The answer to a tagged sentence; `score`, `none_missed` and `missed` are set by the method knn-ue-entity only.
+
+    `score` is the probability that all entities are right and none is missed, `none_missed` that of the latter.
+    """
+
+    words: tuple[Word, ...]
+    entities: tuple[Entity, ...]
+    score: float | None = None
+    none_missed: float | None = None
+    missed: tuple[MissedEntity, ...] | None = None
+
+
+AnyAnswer = Answer | SentenceAnswer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation(Plain):
+    """Why one text, or one word, has the score it has.
+
+    `weight` multiplies the logits; it is the sum of `distance_term` and `label_term`, which are compared with their
+    medians on validation (`usual_...`). All are None where the method has none. `n_agreeing` of the `n_neighbors`
+    nearest examples have the predicted label.
+    """
+
+    text: str | None
+    label: str
+    score: float
+    raw_score: float
+    weight: float | None
+    distance_term: float | None
+    label_term: float | None
+    usual_distance_term: float | None
+    usual_label_term: float | None
+    n_agreeing: int | None
+    n_neighbors: int
+    raised_by: tuple[str, ...]
+    lowered_by: tuple[str, ...]
+    neighbors: tuple[NeighborExample, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.label}: {self.raw_score:.3f} -> {self.score:.3f}"]
+        if self.weight is not None and self.distance_term is not None and self.label_term is not None:
+            parts = f"distance {self.distance_term:.3g} + label {self.label_term:.3g}"
+            lines[0] += f" (weight {self.weight:.3g} = {parts})"
+        if self.text is not None:
+            lines.insert(0, self.text)
+        return "\n".join([*lines, *_reason_lines("weight ", self.raised_by, self.lowered_by), *_near(self.neighbors)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityExplanation(Plain):
+    """Why one entity, the words from `start` up to, not including, `end`, has the score it has.
+
+    `score` is the probability that its type and its span are right, `raw_score` the product of its words' softmax.
+    `terms` holds what each ingredient adds to the log-odds of an ordinary entity. `neighbors` are the training
+    examples nearest to its first word.
+    """
+
+    type: str
+    text: str | None
+    start: int
+    end: int
+    sentence: int
+    score: float
+    raw_score: float
+    terms: Mapping[str, float]
+    raised_by: tuple[str, ...]
+    lowered_by: tuple[str, ...]
+    neighbors: tuple[NeighborExample, ...]
+
+    def __str__(self) -> str:
+        terms = ", ".join(f"{name} {term:+.2f}" for name, term in self.terms.items())
+        lines = [f"{self.type}: {self.raw_score:.3f} -> {self.score:.3f} ({terms})"]
+        if self.text is not None:
+            lines.insert(0, self.text)
+        return "\n".join([*lines, *_reason_lines("", self.raised_by, self.lowered_by), *_near(self.neighbors)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceExplanation(Plain):
+    """Why one sentence has the score it has: its entities, and what the model may have missed."""
+
+    text: str
+    score: float
+    none_missed: float
+    entities: tuple[EntityExplanation, ...]
+    missed: tuple[MissedEntity, ...]
+
+    def __str__(self) -> str:
+        lines = [self.text, f"all entities right and none missed: {self.score:.3f}", *map(str, self.missed)]
+        return "\n".join(lines + [line for entity in self.entities for line in ("", str(entity))])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Plain):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def _reason_lines(what: str, raised_by: tuple[str, ...], lowered_by: tuple[str, ...]) -> list[str]:
+    reasons = (("raised", raised_by), ("lowered", lowered_by))
+    return [f"  {what}{verb} by {'; '.join(found)}" for verb, found in reasons if found]
+
+
+def _near(neighbors: tuple[NeighborExample, ...]) -> list[str]:
+    return [near.line() for near in neighbors]

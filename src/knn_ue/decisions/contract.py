@@ -1,0 +1,59 @@
+"""What every decision can do: be fitted on held-out rows, add fields to answers, be saved and opened again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
+
+ABSTAINED = "abstained"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scored:
+    """The n answers a decision is about: texts or pairs, entities of tagged sentences, or words of other taggers.
+
+    `confidence` (n,) is the calibrated score. `probs` (n, classes) and `predicted` (n,) are of texts, pairs and words;
+    an entity has neither. `correct` (n,) and `labels` (n,) are known of held-out rows only.
+    """
+
+    confidence: FloatArray
+    class_names: Sequence[str]
+    probs: FloatArray | None = None
+    predicted: IntArray | None = None
+    correct: BoolArray | None = None
+    labels: IntArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+
+@runtime_checkable
+class Decision(Protocol):
+    """Something that is decided about each answer from its score.
+
+    To add one: a class with these members, and a line in `knn_ue.decisions.registry`. A decision that can be chosen by
+    name alone (`knn-ue fit --decision KIND`) can be made without arguments. `str` is one sentence for people.
+    """
+
+    kind: ClassVar[str]
+
+    def fit(self, held_out: Scored, /) -> Self:
+        """Return this decision fitted on rows that neither the model nor the calibrator has seen."""
+        ...
+
+    def fields(self, scored: Scored, /) -> Sequence[Mapping[str, Any]]:
+        """Return what each answer carries, as plain JSON.
+
+        `abstained`, a boolean, withholds the answer; everything else goes to `Answer.decisions`.
+        """
+        ...
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the fitted decision as plain JSON."""
+        ...
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], /) -> Self:
+        """Read what `to_plain` wrote; raise ValueError, TypeError or KeyError where it is something else."""
+        ...

@@ -1,0 +1,95 @@
+"""What a client sent -> examples for the model, every limit checked before the model sees them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from knn_ue.encoding import Example, Task, read_example
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline.rows import labelled_examples
+from knn_ue.serving.options import ServeOptions
+from knn_ue.serving.problems import ProblemError
+from knn_ue.serving.work.state import Served
+
+_MAX_SHOWN = 2000  # neighbors in one answer
+_MAX_SHOWN_WORDS = 20_000  # of the entities of sentences, whose number is not known before
+_WANTED: dict[Task, str] = {
+    "text-classification": 'a string or {"text": ...}',
+    "text-pair": '{"premise": ..., "hypothesis": ...}',
+    "token-classification": 'a string, which is split at white space, or {"tokens": [...]}',
+}
+
+
+def read_inputs(served: Served, inputs: Any, options: ServeOptions) -> list[Example]:
+    """Return the examples to answer; a single input is one example."""
+    rows = inputs if isinstance(inputs, list) else [inputs]
+    _check_number(len(rows), "inputs", options)
+    return _checked([_read(row, served.pipe.task, number) for number, row in enumerate(rows)], "inputs", options)
+
+
+def read_labelled(served: Served, examples: Sequence[BaseModel], options: ServeOptions) -> list[Example]:
+    """Return the examples to learn from; all have labels that the model knows."""
+    _check_number(len(examples), "examples", options)
+    pipe = served.pipe
+    read = [_read(row, pipe.task, number) for number, row in enumerate(examples)]
+    return labelled_examples(_checked(read, "examples", options), pipe.task, pipe.class_names, name="examples:")
+
+
+def check_shown(served: Served, examples: Sequence[Example], top: int, *, explained: bool) -> None:
+    """Raise where an answer would be too long: neighbors come with their texts, in tagging short ones, but many."""
+    tagging = served.pipe.task == "token-classification"
+    n_rows = sum(len(example.parts) for example in examples) if tagging else len(examples)
+    most = _MAX_SHOWN if explained or not tagging else _MAX_SHOWN_WORDS
+    if n_rows * top > most:
+        raise ProblemError(
+            413,
+            "too_many_neighbors",
+            f"one answer shows at most {most} neighbors, got {n_rows} {'words' if tagging else 'inputs'} with "
+            f"top={top}: lower top",
+        )
+
+
+def _read(row: Any, task: Task, number: int) -> Example:
+    content: object = row
+    if isinstance(row, BaseModel):
+        content = row.model_dump()
+    try:
+        return read_example(content, task, number)
+    except InvalidInputError as error:
+        if "words but" in str(error):  # the numbers of words and tags say more than the shape would
+            raise
+        # The library's message shows the value: right in a terminal, but too much of a user's text in an answer.
+        raise InvalidInputError(f"input {number} must be {_WANTED[task]}: this model is for {task}") from None
+
+
+def _check_number(n_rows: int, name: str, options: ServeOptions) -> None:
+    if n_rows > options.max_items:
+        raise ProblemError(
+            413, "too_many_items", f"{name} may hold {options.max_items} at a time, got {n_rows}: send them in parts"
+        )
+
+
+def _checked(examples: list[Example], name: str, options: ServeOptions) -> list[Example]:
+    total = 0
+    for number, example in enumerate(examples):
+        if not example.parts or any(not part.strip() for part in example.parts):
+            raise InvalidInputError(f"{name}[{number}] must not be empty: write a text with at least one character")
+        if any("\0" in part for part in example.parts):
+            raise InvalidInputError(f"{name}[{number}] must not hold NUL characters: remove them")
+        # A word alone costs the model about as much as two characters more.
+        size = sum(len(part) + 1 for part in example.parts) - 1
+        if size > options.max_characters:
+            raise ProblemError(
+                413,
+                "too_long",
+                f"{name}[{number}] may have {options.max_characters} characters, got {size}: cut it",
+            )
+        total += size
+    if total > options.max_request_characters:
+        raise ProblemError(
+            413,
+            "too_long",
+            f"one request may have {options.max_request_characters} characters, got {total}: send {name} in parts",
+        )
+    return examples

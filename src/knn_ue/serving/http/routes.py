@@ -1,0 +1,220 @@
+"""The addresses of the API: each reads, asks the service, and writes JSON."""
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from dataclasses import asdict
+from importlib.resources import files
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Path, Request, Response
+
+from knn_ue.report.html_page import style_sheet
+from knn_ue.serving.http import inputs
+from knn_ue.serving.http.guard import ClientGoneError
+from knn_ue.serving.http.schemas import (
+    AddedResponse,
+    Alive,
+    ChangedResponse,
+    ExamplesRequest,
+    ExplainRequest,
+    ExplainResponse,
+    Info,
+    PredictRequest,
+    PredictResponse,
+    Ready,
+    RemovedResponse,
+)
+from knn_ue.serving.problems import ProblemError, busy, documented, note
+from knn_ue.serving.work.answering import Done, Kind, Work
+from knn_ue.serving.work.curve import RiskCurve
+from knn_ue.serving.work.drift import DriftReport
+from knn_ue.serving.work.metrics import CONTENT_TYPE
+from knn_ue.serving.work.service import Service
+from knn_ue.serving.work.state import neighbor_note
+
+Result = TypeVar("Result")
+
+_MAX_EXPLAINED = 16  # inputs: each carries all its reasons, and in tagging for every word
+_MAX_ID = 2**62
+_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+def api_routes(service: Service) -> APIRouter:
+    """Return the routes of the API."""
+    router = APIRouter()
+    _add_questions(router, service)
+    _add_changes(router, service)
+    _add_facts(router, service)
+    return router
+
+
+def page_routes() -> APIRouter:
+    """Return the routes of the two pages and of the files they are made of, all read once."""
+    router = APIRouter(include_in_schema=False)
+    found = {
+        entry.name: entry.read_bytes()
+        for entry in files("knn_ue.serving").joinpath("page").iterdir()
+        if _kind(entry.name) is not None
+    }
+    found["report.css"] = style_sheet().encode()  # the look of the HTML report
+    head = found.pop("head.html")
+    for name in ("explorer.html", "docs.html"):
+        found[name] = head + found[name]
+
+    @router.get("/")
+    async def explorer() -> Response:
+        return _file("explorer.html", found)
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        return _file("docs.html", found)
+
+    @router.get("/page/{name}")
+    async def part(name: str) -> Response:
+        if name not in found:
+            raise ProblemError(404, "unknown_file", "there is no such file: open / for the explorer")
+        return _file(name, found)
+
+    return router
+
+
+def _add_questions(router: APIRouter, service: Service) -> None:
+    @router.post("/predict", responses=documented(408, 413, 415, 422) | {200: {"model": PredictResponse}})
+    async def predict(request: Request, body: PredictRequest) -> Response:
+        """Answer one input or many: label, calibrated score, raw score, and the nearest training examples."""
+        done = await _ask(service, request, body, "answer")
+        return _json({"answers": [answer.to_dict() for answer in done.answers], "generation": done.served.generation})
+
+    @router.post("/explain", responses=documented(408, 413, 415, 422) | {200: {"model": ExplainResponse}})
+    async def explain(request: Request, body: ExplainRequest) -> Response:
+        """Answer, and say why: the weight and its two terms, all neighbors, and a map of the neighborhood."""
+        done = await _ask(service, request, body, "explain")
+        pairs = zip(done.answers, done.why, strict=True)
+        found = [{"answer": answer.to_dict(), "why": [row.to_dict() for row in why]} for answer, why in pairs]
+        note = neighbor_note(done.served)
+        return _json({"explanations": found, "note": note, "generation": done.served.generation})
+
+
+def _add_changes(router: APIRouter, service: Service) -> None:
+    @router.post(
+        "/examples",
+        status_code=201,
+        responses=documented(408, 409, 413, 415, 422) | {201: {"model": AddedResponse}},
+    )
+    async def add_examples(request: Request, body: ExamplesRequest) -> Response:
+        """Store labelled examples: on disk before this answers, and seen by every request after it. All or none."""
+        _check_writable(service)
+        examples = inputs.read_labelled(service.served, body.examples, service.options)
+        note(request.scope, n_items=len(examples))
+        ids, n_stored = await _unless_gone(request, service.add(examples))
+        return _json({"ids": ids, "n_stored": n_stored}, status=201)
+
+    @router.delete("/examples/{id}", responses=documented(404, 409, 422) | {200: {"model": RemovedResponse}})
+    async def remove_example(example: Annotated[int, Path(alias="id", ge=0, le=_MAX_ID)]) -> Response:
+        """Forget a stored example, by the id that answers show: on disk before this answers."""
+        _check_writable(service)
+        return _json({"removed": example, "n_stored": await service.remove(example)})
+
+    @router.post("/refit", responses=documented(409) | {200: {"model": ChangedResponse}})
+    async def refit() -> Response:
+        """Fit the weight, the threshold and the drift percentiles again, with the examples stored now."""
+        _check_writable(service)
+        served = await service.keeper.refit()
+        return _json(_changed(True, served.generation, served.pipe.threshold_, "fitted again on the validation rows"))
+
+    @router.post("/reload", responses=documented(422) | {200: {"model": ChangedResponse}})
+    async def reload() -> Response:
+        """Read the folder again if it changed; the old one answers until the new one is ready."""
+        served, changed = await service.keeper.reload()
+        sentence = "the folder was read again" if changed else "the folder has not changed"
+        return _json(_changed(changed, served.generation, served.pipe.threshold_, sentence))
+
+
+def _add_facts(router: APIRouter, service: Service) -> None:
+    @router.get("/health", responses={200: {"model": Alive}})
+    async def health() -> Response:
+        """Say that the process is alive; answers while the model is busy."""
+        return _json({"status": "alive"})
+
+    @router.get("/ready", responses={503: documented()[503], 200: {"model": Ready}})
+    async def ready() -> Response:
+        """Say whether requests are welcome now."""
+        reason = service.why_not_ready()
+        if reason is not None:
+            raise busy("not_ready", reason)
+        return _json({"status": "ready", "generation": service.served.generation})
+
+    @router.get("/info", responses=documented() | {200: {"model": Info}})
+    async def info() -> Response:
+        """Describe the model, the method, the datastore and the limits of a request."""
+        return _json(service.facts())
+
+    @router.get("/validation", responses=documented() | {200: {"model": RiskCurve}})
+    async def validation() -> Response:
+        """Return coverage and risk on the validation rows for each threshold."""
+        return _json(asdict(await service.curve()))
+
+    @router.get("/drift", responses=documented() | {200: {"model": DriftReport}})
+    async def drift() -> Response:
+        """Compare the last inputs with the validation rows: are they moving away from the training data?"""
+        return _json(asdict(service.drift_report()))
+
+    @router.get("/metrics", response_class=Response, responses=documented() | {200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Return everything that is counted, for Prometheus."""
+        return Response(service.metrics.page(service.drift_report()), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def _ask(service: Service, request: Request, body: PredictRequest | ExplainRequest, kind: Kind) -> Done:
+    examples = inputs.read_inputs(service.served, body.inputs, service.options)
+    inputs.check_shown(service.served, examples, body.top, explained=kind == "explain")
+    if kind == "explain" and len(examples) > _MAX_EXPLAINED:
+        raise ProblemError(
+            413, "too_many_items", f"{_MAX_EXPLAINED} inputs are explained at a time, got {len(examples)}: send parts"
+        )
+    note(request.scope, n_items=len(examples))
+    work = Work(kind=kind, examples=examples, top=body.top, abstain_below=body.abstain_below)
+    return await _unless_gone(request, service.answer(work))
+
+
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of `work`, which is cancelled as soon as the client goes away."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_leaves(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _leaves(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _check_writable(service: Service) -> None:
+    if service.options.read_only:
+        raise ProblemError(403, "read_only", "this server changes nothing: start it without --read-only")
+
+
+def _changed(changed: bool, generation: str, threshold: Any, message: str) -> dict[str, Any]:
+    value = None if threshold is None else threshold.threshold
+    return {"changed": changed, "generation": generation, "threshold": value, "message": message}
+
+
+def _json(content: Any, *, status: int = 200) -> Response:
+    return Response(json.dumps(content, ensure_ascii=False, allow_nan=False), status, media_type="application/json")
+
+
+def _file(name: str, found: dict[str, bytes]) -> Response:
+    return Response(found[name], media_type=_kind(name), headers={"Cache-Control": "no-cache"})
+
+
+def _kind(name: str) -> str | None:
+    return _KINDS.get("." + name.rsplit(".", 1)[-1])

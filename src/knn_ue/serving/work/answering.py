@@ -1,0 +1,126 @@
+"""One batch of many requests through the model: encode once, search once, and cut the results apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Literal
+
+import numpy as np
+
+from knn_ue.answers import AnyAnswer, SentenceAnswer
+from knn_ue.arrays import FloatArray
+from knn_ue.calibrators.contract import Calibrator, take_found
+from knn_ue.encoding import Example
+from knn_ue.pipeline.answers import answer_examples
+from knn_ue.pipeline.fitted import closeness, shown_neighbors
+from knn_ue.serving.work.explaining import Why, explain_rows
+from knn_ue.serving.work.state import Served
+from knn_ue.types import Outputs
+
+Kind = Literal["answer", "explain", "encode"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What one request wants of the model; without `abstain_below` the fitted decisions apply."""
+
+    kind: Kind
+    examples: Sequence[Example]
+    top: int = 0
+    abstain_below: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Done:
+    """What one request gets: answers (with `why` if it asked), or the outputs of the model; and from which folder.
+
+    `distance` and `agreement` are what drift is measured by; None where the method looks at no neighbors.
+    """
+
+    served: Served
+    answers: list[AnyAnswer]
+    why: list[list[Why]]
+    outputs: Outputs
+    distance: FloatArray | None = None
+    agreement: FloatArray | None = None
+
+
+def run_batch(served: Served, works: Sequence[Work]) -> list[Done | Exception]:
+    """Return the result of each work, all of them from one pass through the model."""
+    examples = [example for work in works for example in work.examples]
+    outputs = served.pipe.encoder.encode(examples, with_labels=False)
+    cuts = _cuts(works, tagging=outputs.groups is not None)
+    asked = [number for number, work in enumerate(works) if work.kind != "encode"]
+    answered = _answer(served, works, outputs, cuts, asked) if asked else {}
+    return [
+        answered.get(number)
+        or Done(served=served, answers=[], why=[], outputs=outputs.take(slice(cuts[number], cuts[number + 1])))
+        for number in range(len(works))
+    ]
+
+
+def _answer(
+    served: Served, works: Sequence[Work], outputs: Outputs, cuts: Sequence[int], asked: Sequence[int]
+) -> dict[int, Done]:
+    fitted = served.pipe.fitted_
+    rows = np.concatenate([np.arange(cuts[number], cuts[number + 1]) for number in asked])
+    wanted = outputs if len(rows) == len(outputs) else outputs.take(rows)
+    calibrator = _frozen(fitted.calibrator)
+    found = calibrator.search(wanted)
+    answers = answer_examples(
+        [example for number in asked for example in works[number].examples],
+        wanted,
+        calibrator,
+        decisions=fitted.decisions,
+        abstain_below=[works[number].abstain_below for number in asked for _ in works[number].examples],
+        top=max(works[number].top for number in asked),
+        found=found,
+    )
+    neighbors = shown_neighbors(found)
+    near = None if neighbors is None else closeness(neighbors, wanted.predicted)
+    done: dict[int, Done] = {}
+    first_answer = first_row = 0
+    for number in asked:
+        work = works[number]
+        mine = [_with_top(answer, work.top) for answer in answers[first_answer : first_answer + len(work.examples)]]
+        part = slice(first_row, first_row + cuts[number + 1] - cuts[number])
+        first_answer, first_row = first_answer + len(work.examples), part.stop
+        taken = wanted.take(part)
+        why: list[list[Why]] = []
+        if work.kind == "explain":
+            reasons = explain_rows(taken, calibrator, take_found(found, part), top=work.top)
+            why = _by_example(reasons, work.examples, tagging=wanted.groups is not None)
+        done[number] = Done(
+            served=served,
+            answers=mine,
+            why=why,
+            outputs=taken,
+            distance=None if near is None else near[0][part],
+            agreement=None if near is None else near[1][part],
+        )
+    return done
+
+
+def _frozen(calibrator: Calibrator) -> Calibrator:
+    """Return the calibrator over its stores as they are now, so that a batch never sees half of a change."""
+    return calibrator.with_stores({name: store.snapshot() for name, store in calibrator.stores.items()})
+
+
+def _cuts(works: Sequence[Work], *, tagging: bool) -> list[int]:
+    """Return where the rows of each work begin, and where the last ends; in tagging each word is a row."""
+    sizes = [sum(len(e.parts) for e in work.examples) if tagging else len(work.examples) for work in works]
+    return [0, *accumulate(sizes)]
+
+
+def _by_example(rows: list[Why], examples: Sequence[Example], *, tagging: bool) -> list[list[Why]]:
+    """Return the reasons of each example: one for a text or pair, one for each word of a sentence."""
+    ends = list(accumulate(len(example.parts) if tagging else 1 for example in examples))
+    return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _with_top(answer: AnyAnswer, top: int) -> AnyAnswer:
+    """Return the answer with as many neighbors as its own request asked for."""
+    if isinstance(answer, SentenceAnswer):
+        entities = tuple(replace(entity, neighbors=entity.neighbors[:top]) for entity in answer.entities)
+        return replace(answer, entities=entities)
+    return replace(answer, neighbors=answer.neighbors[:top])

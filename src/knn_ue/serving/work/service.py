@@ -1,0 +1,158 @@
+"""The parts of a server joined: who answers, who writes, who watches. Knows nothing of HTTP but its problems."""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from knn_ue.encoding import Example
+from knn_ue.encoding.inputs import class_numbers
+from knn_ue.pipeline import Fitted
+from knn_ue.serving.logs import log
+from knn_ue.serving.options import ServeOptions
+from knn_ue.serving.problems import busy
+from knn_ue.serving.work.answering import Done, Work, run_batch
+from knn_ue.serving.work.batcher import Batcher
+from knn_ue.serving.work.curve import RiskCurve, risk_curve
+from knn_ue.serving.work.drift import DriftReport, DriftWindow
+from knn_ue.serving.work.metrics import Metrics
+from knn_ue.serving.work.state import Served
+from knn_ue.serving.work.writer import FolderWriter, ModelChangedError
+
+_ATTEMPTS = 5  # to encode an example for a model that is being swapped
+
+
+class Service:
+    """One served UE folder: `start` it in a running event loop, `stop` it before that ends."""
+
+    def __init__(self, served: Served, options: ServeOptions) -> None:
+        self.options = options
+        self.metrics = Metrics()
+        self.drift = DriftWindow(options.drift_window)
+        self.draining = False
+        self.is_crowded: Callable[[], bool] = lambda: False  # whoever listens knows how many connections are open
+        self.keeper = FolderWriter(
+            served,
+            device=options.device,
+            trust_remote_code=options.trust_remote_code,
+            max_wait=options.max_wait,
+            swapped=self._swapped,
+        )
+        self.batcher: Batcher[Work, Done] = Batcher(
+            self._run,
+            batch_items=options.batch_items,
+            batch_wait=options.batch_wait,
+            max_queue=options.max_queue,
+            max_wait=options.max_wait,
+            observe=self.metrics.observe_batch,
+        )
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._curve: tuple[Fitted, RiskCurve] | None = None
+        self._curve_lock = asyncio.Lock()
+        self.metrics.gauge("knn_ue_queue_items", "Inputs that wait for the model.", lambda: self.batcher.n_waiting)
+        self.metrics.gauge("knn_ue_examples_stored", "Examples in the datastore.", self._n_stored)
+        self.metrics.gauge("knn_ue_ready", "1 where requests are welcome.", lambda: self.why_not_ready() is None)
+
+    @property
+    def served(self) -> Served:
+        """What is served right now."""
+        return self.keeper.served
+
+    def start(self) -> None:
+        """Begin to answer, and to follow what others do to the folder."""
+        self.batcher.start()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self.curve())]  # whoever opens the page shall not wait for it
+        if self.options.watch_seconds:
+            self._tasks.append(loop.create_task(self.keeper.watch(self.options.watch_seconds)))
+
+    async def stop(self) -> None:
+        """Finish what is under way."""
+        self.draining = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.batcher.stop()
+        await self.keeper.stop()
+
+    def why_not_ready(self) -> str | None:
+        """Return why a load balancer should send requests elsewhere; None where it need not."""
+        if self.draining:
+            return "the server is shutting down"
+        return "the queue is full" if self.batcher.is_full else None
+
+    async def answer(self, work: Work) -> Done:
+        """Return the answers to a request, and remember them for drift and metrics."""
+        done = await self.batcher.submit(work, len(work.examples))
+        if done.distance is not None and done.agreement is not None:
+            self.drift.observe(done.distance, done.agreement)
+        self.metrics.observe_answers(done.answers)
+        return done
+
+    async def add(self, examples: Sequence[Example]) -> tuple[list[list[int]], int]:
+        """Encode and store labelled examples; return the ids of each, and how many are stored."""
+        for _ in range(_ATTEMPTS):
+            done = await self.batcher.submit(Work(kind="encode", examples=examples), len(examples))
+            labels = class_numbers(examples, done.served.pipe.class_names)
+            try:
+                ids, n_stored = await self.keeper.add(done.served, replace(done.outputs, labels=labels))
+            except ModelChangedError:
+                continue
+            self.metrics.added.inc(len(examples))
+            return _parted(ids, examples), n_stored
+        raise busy("model_changed", "the model was swapped while the examples were read")
+
+    async def remove(self, example: int) -> int:
+        """Forget one example; return how many are left."""
+        n_stored = await self.keeper.remove(example)
+        self.metrics.removed.inc()
+        return n_stored
+
+    async def curve(self) -> RiskCurve:
+        """Return coverage and risk on validation, computed once for what is served."""
+        async with self._curve_lock:
+            fitted = self.served.pipe.fitted_
+            if self._curve is None or self._curve[0] is not fitted:
+                self._curve = (fitted, await asyncio.to_thread(risk_curve, fitted))
+            return self._curve[1]
+
+    def drift_report(self) -> DriftReport:
+        """Return how the last inputs compare with the validation rows."""
+        return self.drift.report(self.served.pipe.drift_)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a client may want to know about this server."""
+        options = self.options
+        limits = ("max_items", "max_characters", "max_request_characters", "max_body_bytes", "max_queue", "max_wait")
+        return self.served.facts() | {
+            "read_only": options.read_only,
+            "limits": {name: getattr(options, name) for name in limits},
+            "reload_error": self.keeper.last_error,
+        }
+
+    def _run(self, works: Sequence[Work]) -> Sequence[Done | Exception]:
+        return run_batch(self.served, works)
+
+    def _n_stored(self) -> float:
+        store = self.served.store
+        return 0 if store is None else len(store)
+
+    def _swapped(self, before: Served, now: Served) -> None:
+        if before.pipe.encoder is not now.pipe.encoder:
+            self.drift.clear()
+            gc.unfreeze()  # the server froze what was there at its start: the old model may go now
+        self.metrics.swaps.inc()
+        log("swapped", level=logging.INFO, generation=now.generation, before=before.generation)
+
+
+def _parted(ids: list[int], examples: Sequence[Example]) -> list[list[int]]:
+    """Return the ids of each example: one, or in tagging one a word."""
+    if len(ids) == len(examples):
+        return [[number] for number in ids]
+    parted, first = [], 0
+    for example in examples:
+        parted.append(ids[first : first + len(example.parts)])
+        first += len(example.parts)
+    return parted

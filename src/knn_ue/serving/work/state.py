@@ -1,0 +1,100 @@
+"""What is served right now: one loaded UE folder, replaced as a whole and never changed."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.editing import OpenedFolder, version_of
+from knn_ue.pipeline.fitted import store_of
+from knn_ue.storage import library_version
+from knn_ue.stores import NeighborStore
+
+_N_SAMPLES = 4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Served:
+    """A UE folder as it was when it was `opened`, with its model; its stores alone grow, by their journals."""
+
+    opened: OpenedFolder
+    pipe: UncertaintyPipeline
+    loaded_at: float = field(default_factory=time.time)
+
+    @property
+    def path(self) -> Path:
+        """The UE folder."""
+        return self.opened.path
+
+    @property
+    def generation(self) -> str:
+        """The generation of the folder that was read."""
+        return self.opened.version[0]
+
+    @property
+    def store(self) -> NeighborStore | None:
+        """The store in which answers find their neighbors; None where the method has none."""
+        return store_of(self.pipe.calibrator_)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a client may want to know about the folder."""
+        pipe, threshold = self.pipe, self.pipe.threshold_
+        return {
+            "library": library_version(),
+            "folder": self.path.name,
+            "generation": self.generation,
+            "loaded_at": self.loaded_at,
+            "task": pipe.task,
+            "method": pipe.method_,
+            "labels": list(pipe.class_names),
+            "n_stored": None if self.store is None else len(self.store),
+            "n_neighbors": pipe.calibrator_.n_neighbors or None,
+            "n_validation": len(pipe.validation_),
+            "max_length": pipe.encoder.options.max_length,
+            "threshold": None if threshold is None else threshold.threshold,
+            "promise": None if threshold is None else str(threshold),
+            "note": neighbor_note(self),
+            "samples": _samples(pipe),
+        }
+
+
+def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
+    """Return a few inputs to try: validation texts of a readable length; none for taggers, which keep only words."""
+    texts = pipe.validation_.texts
+    if texts is None or pipe.task == "token-classification":
+        return []
+    readable = [text for text in dict.fromkeys(texts) if 20 <= len(text) <= 300] or list(dict.fromkeys(texts))
+    chosen = readable[:: max(1, len(readable) // _N_SAMPLES)][:_N_SAMPLES]
+    if pipe.task == "text-classification":
+        return chosen
+    parted = [text.split(" → ") for text in chosen]
+    return [pair for pair in parted if len(pair) == 2]
+
+
+def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:
+    """Load the UE folder `path`, after verifying its files; the model of `before` is kept where it is the same."""
+    version = version_of(path)  # first: a change while we read leaves us stale, not wrong
+    if before is None:
+        pipe = UncertaintyPipeline.load(path, device=device, trust_remote_code=trust_remote_code)
+    else:
+        pipe = before.pipe.reloaded(path, device=device, trust_remote_code=trust_remote_code)
+        if pipe.task != before.pipe.task:
+            raise InvalidInputError(
+                f"{path.name} now holds a model for {pipe.task}, this server answers {before.pipe.task}: "
+                "start another server for it"
+            )
+    return Served(opened=OpenedFolder(path=path, version=version, fitted=pipe.fitted_), pipe=pipe)
+
+
+def neighbor_note(served: Served) -> str | None:
+    """Return the sentence for people where the method cannot show neighbors or terms; None where it shows all."""
+    method, calibrator = served.pipe.method_, served.pipe.calibrator_
+    if not calibrator.stores:
+        return (
+            f"The method {method} looks at no neighbors: fit with knn-ue to see the training examples behind an answer."
+        )
+    if not calibrator.explains:
+        return f"The method {method} has no distance and label terms to show."
+    return None

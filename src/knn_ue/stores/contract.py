@@ -1,0 +1,122 @@
+"""What every store of examples can do, and what only some can: asked of the contract, never of a class."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, Self, runtime_checkable
+
+from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.errors import InvalidInputError
+from knn_ue.stores.options import IndexOptions
+from knn_ue.types import Neighbors
+
+
+@runtime_checkable
+class NeighborStore(Protocol):
+    """Labeled feature vectors that answer "which stored examples are nearest?"."""
+
+    @property
+    def where(self) -> str:
+        """Where the examples are: a folder, "memory", or an address such as "milvus://host:19530/name"."""
+        ...
+
+    @property
+    def n_columns(self) -> int:
+        """Number of feature columns."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def search(self, features: FloatArray, n_neighbors: int) -> Neighbors:
+        """Return the `n_neighbors` nearest stored examples of each row of `features`, padded with id -1."""
+        ...
+
+    def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
+        """Return the text stored with each id, None where there is none."""
+        ...
+
+    def vectors_of(self, ids: Sequence[int] | IntArray) -> FloatArray | None:
+        """Return the vectors (n, d) of ids as they are searched, NaN where an id is gone; None if none are kept."""
+        ...
+
+    def normalized(self, features: FloatArray) -> FloatArray:
+        """Return `features` (n, d) as this store compares them."""
+        ...
+
+    def save(self, path: str | Path) -> str:
+        """Write a folder, the whole store or a reference to it, and return the folder's identity."""
+        ...
+
+    def snapshot(self) -> "NeighborStore":
+        """Return the examples as they are now: later changes to either store do not reach the other.
+
+        A store that lives on a server may return itself; it then cannot change together with other stores.
+        """
+        ...
+
+
+@runtime_checkable
+class WritableStore(NeighborStore, Protocol):
+    """A store that learns and forgets; a change to a store that was opened is durable before the call returns."""
+
+    def add(self, features: FloatArray, labels: IntArray, *, texts: Sequence[str] | None = None) -> IntArray:
+        """Store more examples and return their ids; all or none."""
+        ...
+
+    def remove(self, ids: Sequence[int] | IntArray) -> None:
+        """Forget examples by id; an unknown id is an error and then nothing is removed."""
+        ...
+
+    def check_unchanged(self) -> None:
+        """Raise if another process has changed the store since it was opened."""
+        ...
+
+
+@runtime_checkable
+class TunableStore(NeighborStore, Protocol):
+    """A store whose examples are at hand and whose index can be replaced."""
+
+    @property
+    def options(self) -> IndexOptions:
+        """The index by which it is searched."""
+        ...
+
+    @property
+    def ids(self) -> IntArray:
+        """The ids stored now, rising."""
+        ...
+
+    def arrays(self) -> tuple[FloatArray, IntArray]:
+        """Return the vectors (n, d) stored now, normalized as they are searched, and their labels (n,)."""
+        ...
+
+    def reindexed(self, index: str | IndexOptions) -> Self:
+        """Return a store of the same examples and ids that is searched by another index and has no folder."""
+        ...
+
+    def compact(self) -> None:
+        """Rebuild the index over the examples stored now; ids stay."""
+        ...
+
+
+def writable(store: NeighborStore) -> WritableStore:
+    """Return the store as one that can be changed, or raise."""
+    if not isinstance(store, WritableStore):
+        raise InvalidInputError(
+            f"examples cannot be added to or removed from the store {store.where!r}: fit again with other training rows"
+        )
+    return store
+
+
+def tunable(store: NeighborStore) -> TunableStore:
+    """Return the store as one whose index can be replaced, or raise."""
+    if not isinstance(store, TunableStore):
+        raise InvalidInputError(
+            f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt here: fit without --store"
+        )
+    return store
+
+
+def folder_of(store: NeighborStore) -> Path | None:
+    """Return the folder in which a store lives, None where it lives elsewhere."""
+    folder = Path(store.where)
+    return folder if folder.is_dir() else None

@@ -1,0 +1,101 @@
+"""The registry of stores: a kind -> how to open a folder of that kind, and how to build or open one at an address.
+
+To add a store: one file with a class that keeps `NeighborStore`, and one entry in `STORES`. Its key is the kind that
+its `save` writes into the folder, and the scheme of its addresses ("milvus" for "milvus://host:19530/name").
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.storage import kind_of
+from knn_ue.stores.contract import NeighborStore
+from knn_ue.stores.datastore import Datastore
+from knn_ue.stores.folder import KIND
+from knn_ue.stores.options import IndexOptions
+
+_SCHEME_END = "://"
+
+
+class StoreBuilder(Protocol):
+    """Stores features (n, d), labels (n,) and texts at an address such as "milvus://host:19530/name"."""
+
+    def __call__(
+        self,
+        address: str,
+        features: FloatArray,
+        labels: IntArray,
+        *,
+        texts: Sequence[str] | None,
+        index: str | IndexOptions,
+    ) -> NeighborStore: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreKind:
+    """One kind of store: `load` opens the folder that its `save` wrote; `build` and `open` take an address."""
+
+    load: Callable[[Path], NeighborStore]
+    build: StoreBuilder | None = None
+    open: Callable[[str], NeighborStore] | None = None
+
+
+STORES: dict[str, StoreKind] = {KIND: StoreKind(load=Datastore.load)}
+
+
+def open_store(place: str | Path) -> NeighborStore:
+    """Open a store by what it is: a folder by the kind it was saved as, an address by its scheme."""
+    if _SCHEME_END in str(place):
+        address = str(place)
+        kind = _kind_at(address)
+        if kind.open is None:
+            raise InvalidInputError(f"a store at {address!r} cannot be opened by its address: open its folder")
+        return kind.open(address)
+    name = kind_of(place)
+    if name not in STORES:
+        raise StorageError(
+            f"{place} holds a {name[:40]!r}, which is no store this version knows ({', '.join(STORES)}): upgrade knn-ue"
+        )
+    return STORES[name].load(Path(place))
+
+
+def build_store(
+    features: FloatArray,
+    labels: IntArray,
+    *,
+    texts: Sequence[str] | None = None,
+    index: str | IndexOptions = "exact",
+    address: str | None = None,
+) -> NeighborStore:
+    """Store labeled features: in a `Datastore`, or at an `address` whose scheme is a key of `STORES`."""
+    if address is None:
+        return Datastore.build(features, labels, texts=texts, index=index)
+    build = _builder_at(address)
+    return build(address, features, labels, texts=texts, index=index)
+
+
+def check_address(address: str) -> None:
+    """Raise where nothing can be stored at `address`, before anything is encoded."""
+    _builder_at(address)
+
+
+def _builder_at(address: str) -> StoreBuilder:
+    build = _kind_at(address).build
+    if build is None:
+        raise InvalidInputError(f"nothing can be stored at {address!r}: use {_known()}")
+    return build
+
+
+def _kind_at(address: str) -> StoreKind:
+    scheme, end, _ = address.partition(_SCHEME_END)
+    if not end or scheme not in STORES:
+        raise InvalidInputError(f"a store must be named like {_known()}, got {address!r}")
+    return STORES[scheme]
+
+
+def _known() -> str:
+    schemes = [name for name, kind in STORES.items() if kind.build is not None]
+    return " or ".join(f"{name}://..." for name in schemes) or "no address: this version stores in the UE folder only"
