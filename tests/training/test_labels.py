@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
-from knn_ue.metrics.entities import extract_entities
-from knn_ue.training.labels import check_validation, entity_f1, is_iob2, label_names, score_outputs
+from knn_ue.iob2 import extract_entities
+from knn_ue.training.labels import check_validation, entity_f1, label_names, score_outputs
 from knn_ue.types import Outputs
 
 TEXT, TAGGING = "text-classification", "token-classification"
@@ -66,9 +66,8 @@ def test_a_validation_set_that_does_not_fit_is_refused(examples, message):
         check_validation(examples, ("neg", "pos"))
 
 
-@pytest.mark.parametrize(("tags", "answer"), [(TAGS, True), (["O"], True), (["O", "B-"], False), (["NOUN"], False)])
-def test_entity_tags_are_recognised(tags, answer):
-    assert is_iob2(tags) is answer
+def test_tags_without_a_type_get_both_their_tags():
+    assert label_names([Example(("a", "b"), ("B", "O"))], "token-classification") == ("O", "B", "I")
 
 
 sentences = st.lists(

@@ -16,9 +16,11 @@ from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example, class_numbers
 from knn_ue.encoding.pieces import Piece, make_pieces, pad_pieces, padding_of
 from knn_ue.errors import InvalidInputError
+from knn_ue.iob2 import is_tag_set
+from knn_ue.tasks import TASKS
 from knn_ue.training.batches import LengthBatches
 from knn_ue.training.best_weights import BestWeights
-from knn_ue.training.labels import is_iob2, score_outputs
+from knn_ue.training.labels import score_outputs
 from knn_ue.training.method import TrainingMethod
 from knn_ue.training.options import TrainingOptions
 from knn_ue.training.progress import TrainingProgress, TrainingResult
@@ -43,7 +45,7 @@ def train_model(
     `folder` is where the Trainer may write; it does not.
     """
     began = time.monotonic()
-    entities = encoder.task == "token-classification" and is_iob2(encoder.class_names)
+    entities = TASKS[encoder.task].is_tagging and is_tag_set(encoder.class_names)
     freeze_lower_layers(encoder.model, options.freeze_lower)
     max_length = encoder.options.max_length or 0
     made = make_pieces(encoder.tokenizer, examples, task=encoder.task, max_length=max_length)
@@ -128,7 +130,7 @@ def _make_trainer(
     def collate(chosen: list[dict[str, Any]]) -> dict[str, Any]:
         padded = pad_pieces([item["piece"] for item in chosen], padding)
         inputs = {name: values for name, values in padded.items() if name in accepted}
-        inputs["labels"] = _label_array(chosen, padded["input_ids"].shape, encoder.task == "token-classification")
+        inputs["labels"] = _label_array(chosen, padded["input_ids"].shape, TASKS[encoder.task].is_tagging)
         return {name: torch.from_numpy(values) for name, values in inputs.items()}
 
     class LengthTrainer(Trainer):  # type: ignore[misc]
