@@ -1,8 +1,8 @@
 """IOB2 tags and the entities they mark: the one reader for training, metrics, entities and pipeline.
 
-A tag is "O", or "B" or "I" followed by nothing or by "-TYPE". A bare "B" or "I" marks an entity without a type, which is
-called "_" as in seqeval. "B-" is no tag: its type is missing. A *tag set* is a set of class names that are all tags and
-of which at least one is not "O": `["O", "B", "I"]` is one, `["O"]` marks no entities and is none.
+A tag is "O", or "B" or "I" followed by nothing or by "-TYPE". A bare "B" or "I" marks an entity without a type, which
+is called "_" as in seqeval. "B-" is no tag: its type is missing. A *tag set* is a set of class names that are all tags
+and of which at least one is not "O": `["O", "B", "I"]` is one, `["O"]` marks no entities and is none.
 
 B begins an entity, and so does an I that continues nothing: one at the start of a sentence, after "O", or after another
 type. This is seqeval's default mode.
@@ -25,8 +25,8 @@ Tags = Sequence[str] | npt.NDArray[np.str_]
 def is_tag_set(class_names: Iterable[str]) -> bool:
     """Say whether the classes of a tagger are IOB2 tags; those of a part-of-speech tagger, say, are not.
 
-    >>> is_tag_set(["O", "B-PER", "I-PER"]), is_tag_set(["O", "B", "I"]), is_tag_set(["O"]), is_tag_set(["NOUN", "VERB"])
-    (True, True, False, False)
+    >>> [is_tag_set(names) for names in (["O", "B-PER", "I-PER"], ["O", "B", "I"], ["O"], ["NOUN", "VERB"])]
+    [True, True, False, False]
     """
     names = list(class_names)
     return all(split_tag(name) is not None for name in names) and any(name != "O" for name in names)

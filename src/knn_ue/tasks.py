@@ -40,7 +40,7 @@ class TaskRecord:
     def n_rows(self, parts: Sequence[str]) -> int:
         """Return how many output rows an example made of `parts` has.
 
-        >>> TASKS["text-pair"].n_rows(("A man sleeps.", "He is awake.")), TASKS["token-classification"].n_rows(("A", "b"))
+        >>> TASKS["text-pair"].n_rows(("A man", "He")), TASKS["token-classification"].n_rows(("A", "man"))
         (1, 2)
         """
         return len(parts) if self.is_tagging else 1

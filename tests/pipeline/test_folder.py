@@ -204,10 +204,10 @@ def test_a_folder_of_another_kind_is_refused(tmp_path):
 def test_a_model_of_the_hub_is_recorded_by_name(models, tmp_path, monkeypatch):
     monkeypatch.chdir(models[TEXT].parent)
     pipe = fit(models[TEXT], TEXT)
-    pipe.source = type(pipe.source)(name=str(models[TEXT]), commit="abc")
+    pipe.encoder.source = type(pipe.encoder.source)(name=str(models[TEXT]), commit="abc")
     pipe.save(tmp_path / "ue")
 
     meta = json.loads((tmp_path / "ue" / "meta.json").read_text(encoding="utf-8"))
 
-    assert meta["options"]["model"] == {"name": str(models[TEXT]), "commit": "abc"}
+    assert meta["options"]["encoder"]["model"] == {"name": str(models[TEXT]), "commit": "abc"}
     assert set(meta["folders"]) == {"calibrator"}

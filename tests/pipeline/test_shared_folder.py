@@ -45,7 +45,7 @@ def test_an_example_added_between_the_check_and_the_commit_is_refused_and_not_lo
         return save(calibrator, target)
 
     monkeypatch.setattr(folder_module, "_save_calibrator", slow_save)
-    save_unless_changed(path, pipe.encoder, pipe.source, pipe.fitted_, before=pipe.fitted_, generation=generation)
+    save_unless_changed(path, pipe.encoder, pipe.fitted_, before=pipe.fitted_, generation=generation)
     thread.join()
 
     assert outcome == ["refused"]
@@ -57,7 +57,7 @@ def test_a_folder_that_changed_since_it_was_loaded_is_not_written_over(path):
     load(path).calibrator_.store.add(np.ones((1, 24)), [0])
 
     with pytest.raises(StorageError, match="changed by another"):
-        save_unless_changed(path, pipe.encoder, pipe.source, pipe.fitted_, before=pipe.fitted_, generation=generation)
+        save_unless_changed(path, pipe.encoder, pipe.fitted_, before=pipe.fitted_, generation=generation)
 
     assert len(load(path).calibrator_.store) == 61
 

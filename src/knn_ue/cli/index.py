@@ -210,12 +210,12 @@ def _save_tuned(ue: Path, pipe: "UncertaintyPipeline", before: "Fitted", generat
 
     with locked(ue):
         try:
-            save_unless_changed(ue, pipe.encoder, pipe.source, pipe.fitted_, before=before, generation=generation)
+            save_unless_changed(ue, pipe.encoder, pipe.fitted_, before=before, generation=generation)
         except StorageError:
             generation, now = generation_of(ue), with_same_model(pipe, ue)
             before = now.fitted_
             now.use_index(tuning.chosen)
-            save_unless_changed(ue, now.encoder, now.source, now.fitted_, before=before, generation=generation)
+            save_unless_changed(ue, now.encoder, now.fitted_, before=before, generation=generation)
 
 
 def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:

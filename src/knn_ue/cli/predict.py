@@ -85,8 +85,8 @@ def _continue(
     last = answers.keep_complete(file, rows)
     if last is None:
         return
-    if pipe.encoder.options.passes > 1:  # dropout is drawn for a batch: a row asked alone gets another answer
-        return
+    if getattr(pipe.encoder.options, "passes", 1) > 1:
+        return  # dropout is drawn for a batch: a row asked alone gets another answer
     row, before = last
     now: Answer = input_of(row) | pipe([row], abstain_below=abstain_below, top=top)[0]
     if not same_answer(before, json.loads(json.dumps(now))):

@@ -5,29 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from knn_ue.data.lines import Place
-from knn_ue.data.rows import PairRow, Task, TextRow
+from knn_ue.data.rows import PairRow, TextRow
 
 Record = Mapping[str, Any]
-
-INPUT_KEYS: Mapping[Task, tuple[str, ...]] = {
-    "text-classification": ("text",),
-    "text-pair": ("premise", "hypothesis"),
-    "token-classification": ("tokens",),
-}
-LABEL_KEY: Mapping[Task, str] = {
-    "text-classification": "label",
-    "text-pair": "label",
-    "token-classification": "tags",
-}
-
-
-def keys_of(task: Task, *, labelled: bool) -> tuple[str, ...]:
-    """Return the keys that a record of `task` must have.
-
-    >>> keys_of("text-pair", labelled=True)
-    ('premise', 'hypothesis', 'label')
-    """
-    return (*INPUT_KEYS[task], LABEL_KEY[task]) if labelled else INPUT_KEYS[task]
 
 
 def text_row(record: Record, place: Place, *, labelled: bool) -> TextRow:

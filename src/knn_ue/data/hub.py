@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from knn_ue.arrays import check_choice
-from knn_ue.data.fields import INPUT_KEYS, LABEL_KEY, Record, pair_row, text_row, tokens_and_tags
+from knn_ue.data.fields import Record, pair_row, text_row, tokens_and_tags
 from knn_ue.data.lines import Place, shorten
-from knn_ue.data.rows import Row, Task, at_least_one
+from knn_ue.data.rows import Row, at_least_one
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.hub_access import cache_only_if_unreachable
+from knn_ue.tasks import TASKS, Task
 
 Unlabelled = Literal["refuse", "drop"]
 
@@ -84,9 +85,9 @@ def rows_of(
 ) -> Iterator[Row]:
     """Yield the rows of a loaded split, as `read_hub` does."""
     records = _Records(dataset, name, task, labelled=labelled, drop=unlabelled == "drop")
-    if task == "token-classification":
+    if TASKS[task].is_tagging:
         return at_least_one(tagged_rows(records.sentences, scheme, labelled=labelled), str(name))
-    build = text_row if task == "text-classification" else pair_row
+    build = pair_row if TASKS[task].is_pair else text_row
     return at_least_one((build(record, place, labelled=labelled) for place, record in records), str(name))
 
 
@@ -112,16 +113,16 @@ class _Records:
     def __init__(self, dataset: Any, name: HubName, task: Task, *, labelled: bool, drop: bool) -> None:
         self.name, self.task, self.labelled, self.drop = name, task, labelled, drop
         found = _first(INPUT_COLUMNS[task], dataset.features, name)
-        self.columns = dict(zip(INPUT_KEYS[task], found, strict=True))
+        self.columns = dict(zip(TASKS[task].input_keys, found, strict=True))
         self.names: list[str] | None = None
         if labelled:
             (column,) = _first(LABEL_COLUMNS[task], dataset.features, name)
-            self.columns[LABEL_KEY[task]] = column
+            self.columns[TASKS[task].label_key] = column
             self.names = _class_names(dataset.features[column])
         self.dataset = dataset.select_columns(list(self.columns.values()))
 
     def __iter__(self) -> Iterator[tuple[Place, Record]]:
-        label_key = LABEL_KEY[self.task]
+        label_key = TASKS[self.task].label_key
         for number, values in enumerate(self.dataset):
             record = {key: values[column] for key, column in self.columns.items()}
             place = Place(str(self.name), number, "row")

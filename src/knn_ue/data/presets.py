@@ -8,10 +8,11 @@ from typing import Literal
 from knn_ue.data.conll import read_conll
 from knn_ue.data.hub import HubName, load_split, rows_of
 from knn_ue.data.lines import check_file, shorten
-from knn_ue.data.rows import Row, TaggedRow, Task, at_least_one
+from knn_ue.data.rows import Row, TaggedRow, at_least_one
 from knn_ue.data.splits import half_of
 from knn_ue.data.tags import TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import Task
 
 # The paper does not publish its draw: ours is `half_of` with this seed, so that everybody has the same halves.
 HALVING_SEED = 0

@@ -7,20 +7,21 @@ from typing import get_args
 
 from knn_ue.arrays import check_choice
 from knn_ue.data.conll import read_conll
-from knn_ue.data.fields import Record, check_text, keys_of, pair_row, text_row, tokens_and_tags
+from knn_ue.data.fields import Record, check_text, pair_row, text_row, tokens_and_tags
 from knn_ue.data.lines import Place, check_file, read_lines
-from knn_ue.data.rows import Row, TaggedRow, Task, TextRow, at_least_one
+from knn_ue.data.rows import Row, TaggedRow, TextRow, at_least_one
 from knn_ue.data.sources import is_named, read_named
 from knn_ue.data.tables import read_table
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task, task_name
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = {".csv": ",", ".tsv": "\t"}
 COLUMNS = (".conll", ".iob", ".iob1", ".iob2", ".bio", ".bioes", ".bilou", ".tsv", ".txt")
 
 
-def read_rows(source: str | Path, task: Task, *, labelled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
+def read_rows(source: str | Path, task: str, *, labelled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
     """Yield the rows of a file or of a named source: `vader:movies`, `hub:owner/name:split`, `paper:imdb:test`.
 
     Files, each allowed with .gz: JSON lines (.jsonl, .ndjson, .json); CSV and TSV with a header; for tagging CoNLL
@@ -28,7 +29,7 @@ def read_rows(source: str | Path, task: Task, *, labelled: bool = True, scheme: 
     `labelled=False` labels need not be there and are left out. `scheme` is how tags are written; rows hold IOB2.
     A bad line raises `InvalidInputError` with file, line, rule, value and way out; no row is dropped silently.
     """
-    check_choice(task, "task", get_args(Task))
+    task = task_name(task)
     check_choice(scheme, "scheme", get_args(TagScheme))
     if isinstance(source, str) and is_named(source):
         return read_named(source, task, labelled=labelled, scheme=scheme)
@@ -39,17 +40,17 @@ def read_file(path: Path, task: Task, *, labelled: bool = True, scheme: TagSchem
     """Yield the rows of one file, whose extension says how it is written."""
     check_file(path)
     extension = _extension(path)
-    if task == "token-classification":
+    if TASKS[task].is_tagging:
         return at_least_one(_read_tagged(path, extension, labelled=labelled, scheme=scheme), str(path))
     if extension == ".txt":
         return at_least_one(_read_plain(path, task, labelled=labelled), str(path))
     if extension in JSON_LINES:
         records = read_json_lines(path)
     elif extension in TABLES:
-        records = read_table(path, delimiter=TABLES[extension], needed=keys_of(task, labelled=labelled))
+        records = read_table(path, delimiter=TABLES[extension], needed=TASKS[task].keys(labeled=labelled))
     else:
         raise _unknown(path, extension, [*JSON_LINES, *TABLES, ".txt"])
-    build = text_row if task == "text-classification" else pair_row
+    build = pair_row if TASKS[task].is_pair else text_row
     return at_least_one((build(record, place, labelled=labelled) for place, record in records), str(path))
 
 
@@ -97,7 +98,7 @@ def _read_tagged(path: Path, extension: str, *, labelled: bool, scheme: TagSchem
 
 
 def _read_plain(path: Path, task: Task, *, labelled: bool) -> Iterator[TextRow]:
-    if labelled or task == "text-pair":
+    if labelled or TASKS[task].is_pair:
         lacks = "labels" if labelled else "pairs of texts"
         raise InvalidInputError(f"{path} is a .txt file, which cannot hold {lacks}: use JSON lines, CSV or TSV")
     return (TextRow(check_text(line.rstrip("\r\n"), "a line", place)) for place, line in read_lines(path))

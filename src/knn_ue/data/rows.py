@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from knn_ue.errors import InvalidInputError
-
-Task = Literal["text-classification", "text-pair", "token-classification"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ from typing import Any
 from knn_ue.data.hub import HubName, read_hub
 from knn_ue.data.lines import shorten
 from knn_ue.data.presets import paper_split, read_paper
-from knn_ue.data.rows import Row, Task, without_label
+from knn_ue.data.rows import Row, without_label
 from knn_ue.data.tags import TagScheme
 from knn_ue.data.vader import read_vader
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import Task
 
 PREFIXES = ("vader", "hub", "paper")
 

@@ -1,4 +1,4 @@
-"""Entities in tag sequences: which were found, with what confidence, and which were missed; `knn_ue.iob2` reads tags."""
+"""Entities in IOB2 tags: which were found, with what confidence, and which were missed; `knn_ue.iob2` reads them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ def change_layers(
         result = change(stores)
 
         fitted = replace(now.fitted_, calibrator=changed)
-        save_unless_changed(path, now.encoder, now.source, fitted, before=now.fitted_, generation=generation)
+        save_unless_changed(path, now.encoder, fitted, before=now.fitted_, generation=generation)
     return result
 
 

@@ -9,16 +9,14 @@ from typing import Self
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.decisions.risk import RiskThreshold
-from knn_ue.encoding import Example, Pooling, Task
-from knn_ue.encoding.huggingface import HuggingFaceEncoder
-from knn_ue.encoding.inputs import read_windows
+from knn_ue.encoding import Encoder, Example, Pooling, Progress
+from knn_ue.encoding.inputs import windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
 from knn_ue.pipeline.entity_answers import SentenceExplanation, explain_sentences
 from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
 from knn_ue.pipeline.fitting import (
     FitOptions,
-    Progress,
     check_outputs,
     chosen_options,
     encoder_for,
@@ -26,9 +24,8 @@ from knn_ue.pipeline.fitting import (
     fit_rows,
     stage,
 )
-from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
+from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
 from knn_ue.pipeline.index_choice import tune_fitted, with_index
-from knn_ue.pipeline.model_files import ModelSource
 from knn_ue.pipeline.rows import (
     Rows,
     input_examples,
@@ -38,21 +35,19 @@ from knn_ue.pipeline.rows import (
 )
 from knn_ue.report import Evaluation, evaluate
 from knn_ue.stores import IndexOptions
+from knn_ue.tasks import TASKS, Task
 from knn_ue.tuning import Tolerance, Tuning
 from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation
 
-# So many batches are answered at a time: enough to sort by length, few enough that memory stays flat.
-_BATCHES_AT_ONCE = 32
-
 
 class UncertaintyPipeline:
-    """Any Hugging Face classifier or tagger, made to say how sure it really is.
+    """A classifier or tagger with calibrated confidence, made of an `Encoder` and what was fitted on its outputs.
 
-    Rows are records of `knn_ue.data`, dicts, labelled tuples (see `knn_ue.pipeline.rows`), or the name of a file or
-    source that `knn_ue.data.read_rows` reads. Needs the extra [hf]::
+    Rows are records of `knn_ue.data`, dicts, labeled tuples (see `knn_ue.pipeline.rows`), or the name of a file or
+    source that `knn_ue.data.read_rows` reads. A Hugging Face model needs the extra [hf]::
 
-        pipe = UncertaintyPipeline.from_pretrained("model", task="text-classification")
+        pipe = UncertaintyPipeline.from_pretrained("model")
         pipe.fit("train.jsonl", "validation.jsonl")
         pipe("a text")  # [{"label": "pos", "score": 0.81, "raw_score": 0.99, "abstained": False, "neighbors": [...]}]
         pipe.save("ue")
@@ -60,20 +55,22 @@ class UncertaintyPipeline:
 
     fitted_: Fitted
 
-    def __init__(self, encoder: HuggingFaceEncoder, source: ModelSource) -> None:
+    def __init__(self, encoder: Encoder, fitted: Fitted | None = None) -> None:
         self.encoder = encoder
-        self.source = source
-        self._user_options = encoder.options  # by the user; a method may need other ones
+        # By the user; a method may need other ones.
+        self._user_options = encoder.options if fitted is None else chosen_options(encoder.options, fitted.method)
+        if fitted is not None:
+            self.fitted_ = fitted
         self._calibrator_folder: Path | None = None
 
     @classmethod
     def from_pretrained(
         cls,
         path: str | Path,
-        task: Task,
+        task: str | None = None,
         *,
         device: str = "auto",
-        pooling: Pooling = "cls",
+        pooling: Pooling | None = None,
         layer: int = -1,
         all_layers: bool = False,
         max_length: int | None = None,
@@ -82,8 +79,14 @@ class UncertaintyPipeline:
         passes: int = 1,
         trust_remote_code: bool = False,
     ) -> Self:
-        """Load a fine-tuned model from a folder or the hub; see `EncodingOptions` for what the options mean."""
-        encoder, source = load_encoder(
+        """Load a fine-tuned model from a folder or the hub; see `EncodingOptions` for what the options mean.
+
+        The `task` ("text", "pair", "ner", or their full names) is inferred from the model. A model for pairs that
+        `knn-ue train` did not make needs task="pair": its architecture is that of a model for texts.
+        """
+        from knn_ue.encoding.huggingface import HuggingFaceEncoder
+
+        encoder = HuggingFaceEncoder.from_pretrained(
             path,
             task,
             device=device,
@@ -96,7 +99,7 @@ class UncertaintyPipeline:
             passes=passes,
             trust_remote_code=trust_remote_code,
         )
-        return cls(encoder, source)
+        return cls(encoder)
 
     def fit(
         self,
@@ -255,26 +258,23 @@ class UncertaintyPipeline:
         The files of a model loaded from a folder are copied, large ones by hard link where the disk allows it, so that
         the UE folder may be moved. A model from the hub is recorded by name.
         """
-        save_pipeline(path, self.encoder, self.source, self._ready(), self._calibrator_folder)
+        save_pipeline(path, self.encoder, self._ready(), self._calibrator_folder)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
         """Open a UE folder that `save` wrote, after verifying its files."""
-        encoder, source, fitted, calibrator_folder = load_pipeline(
-            path, device=device, trust_remote_code=trust_remote_code
-        )
-        pipe = cls(encoder, source)
-        pipe.fitted_, pipe._calibrator_folder = fitted, calibrator_folder
-        pipe._user_options = chosen_options(encoder.options, fitted.method)
+        encoder, fitted, calibrator_folder = load_pipeline(path, device=device, trust_remote_code=trust_remote_code)
+        pipe = cls(encoder, fitted)
+        pipe._calibrator_folder = calibrator_folder
         return pipe
 
     def reloaded(self, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
         """Open a UE folder as `load` does, but keep the model in memory where the folder still holds the same one."""
-        found = load_fitted(path, self.encoder, self.source)
+        found = load_fitted(path, self.encoder)
         if found is None:
             return self.load(path, device=device, trust_remote_code=trust_remote_code)
-        pipe = type(self)(self.encoder, self.source)
-        pipe.fitted_, pipe._calibrator_folder = found
+        pipe = type(self)(self.encoder, found[0])
+        pipe._calibrator_folder = found[1]
         pipe._user_options = self._user_options
         return pipe
 
@@ -339,10 +339,9 @@ class UncertaintyPipeline:
     def _answer_windows(
         self, examples: Iterable[Example], calibrator: LogitScaling, threshold: float, top: int
     ) -> Iterator[Answer]:
-        size = self.encoder.options.batch_size * _BATCHES_AT_ONCE
-        for window in read_windows(examples, self.task, n_rows=size):
+        for window in windows(examples, batch_size=self.encoder.options.batch_size):
             outputs = self.encoder.encode(window, with_labels=False)
-            if self.task == "token-classification":
+            if TASKS[self.task].is_tagging:
                 yield from tagged_answers(window, outputs, calibrator, threshold=threshold, top=top)
             else:
                 yield from text_answers(outputs, calibrator, threshold=threshold, top=top)

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from knn_ue.arrays import check_not_empty
 from knn_ue.data import read_rows
-from knn_ue.encoding import Example, Task, read_example
+from knn_ue.encoding import Example, read_example
 from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task
 
 _ENDS = ("E-", "S-", "L-", "U-")  # of BIOES and BILOU
 
@@ -33,7 +34,7 @@ def iter_examples(rows: Rows, task: Task, *, labelled: bool) -> Iterator[Example
             f"rows must be a list of rows or the name of a file, got one {type(rows).__name__}: wrap it in a list"
         )
     for number, row in enumerate(rows):
-        example = read_example(_from_tuple(row, task), task, number)
+        example = row if isinstance(row, Example) else read_example(_from_tuple(row, task), task, number)
         yield example if labelled else replace(example, labels=None)
 
 
@@ -48,7 +49,7 @@ def labelled_examples(rows: Rows, task: Task, class_names: Sequence[str], *, nam
         class_numbers(examples, class_names)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name} {error}") from None
-    if task == "token-classification":
+    if TASKS[task].is_tagging:
         _check_scheme(examples, class_names, name)
     return examples
 
@@ -74,7 +75,7 @@ def input_examples(inputs: object, task: Task) -> Iterator[Example]:
 
 def count_stored(examples: Sequence[Example], task: Task) -> int:
     """Return how many examples a datastore will hold: in tagging each word is one."""
-    return sum(len(e.parts) for e in examples) if task == "token-classification" else len(examples)
+    return sum(TASKS[task].n_rows(example.parts) for example in examples)
 
 
 def _check_scheme(examples: Sequence[Example], class_names: Sequence[str], name: str) -> None:
@@ -91,13 +92,10 @@ def _check_scheme(examples: Sequence[Example], class_names: Sequence[str], name:
 def _from_tuple(row: object, task: Task) -> object:
     if type(row) is not tuple:
         return row
-    if task == "text-classification" and len(row) == 2:
-        return {"text": row[0], "label": row[1]}
-    if task == "text-pair":
-        if len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 2:
-            row = (*row[0], row[1])
-        if len(row) == 3:
-            return {"premise": row[0], "hypothesis": row[1], "label": row[2]}
-    if task == "token-classification" and len(row) == 2 and not isinstance(row[0], str):
-        return {"tokens": row[0], "tags": row[1]}
-    return row
+    record = TASKS[task]
+    if record.is_pair and len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 2:
+        row = (*row[0], row[1])
+    keys = record.keys(labeled=True)
+    if len(row) != len(keys) or (record.is_tagging and isinstance(row[0], str)):
+        return row
+    return dict(zip(keys, row, strict=True))

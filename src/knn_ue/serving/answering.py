@@ -16,6 +16,7 @@ from knn_ue.pipeline.fitted import closeness
 from knn_ue.serving.explaining import explain_rows
 from knn_ue.serving.state import Served
 from knn_ue.stores import Datastore
+from knn_ue.tasks import TASKS
 from knn_ue.types import Neighbors, Outputs
 
 Kind = Literal["answer", "explain", "encode"]
@@ -88,7 +89,7 @@ def _answer(
     thresholds = [pipe.abstention_threshold(works[n].threshold) for n in asked for _ in works[n].examples]
     calibrator, snapshot = _frozen(pipe.calibrator_)
     top = max(works[number].top for number in asked)
-    if pipe.task == "token-classification":
+    if TASKS[pipe.task].is_tagging:
         answers = tagged_answers(examples, wanted, calibrator, threshold=thresholds, top=top)
     else:
         answers = text_answers(wanted, calibrator, threshold=thresholds, top=top)
@@ -114,8 +115,8 @@ def _answer(
 
 def _cuts(served: Served, works: Sequence[Work]) -> list[int]:
     """Return where the rows of each work begin, and where the last ends; in tagging each word is a row."""
-    words = served.pipe.task == "token-classification"
-    sizes = [sum(len(e.parts) for e in work.examples) if words else len(work.examples) for work in works]
+    task = TASKS[served.pipe.task]
+    sizes = [sum(task.n_rows(example.parts) for example in work.examples) for work in works]
     return [0, *accumulate(sizes)]
 
 
@@ -144,7 +145,7 @@ def _closeness(calibrator: LogitScaling, snapshot: _Snapshot, outputs: Outputs) 
 
 def _why(served: Served, work: Work, outputs: Outputs, calibrator: LogitScaling) -> list[list[dict[str, Any]]]:
     rows = explain_rows(served, outputs, calibrator, top=work.top)
-    if served.pipe.task != "token-classification":
+    if not TASKS[served.pipe.task].is_tagging:
         return [[row] for row in rows]
     parted, first = [], 0
     for example in work.examples:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from knn_ue.encoding import Task
+from knn_ue.tasks import Task
 
 
 class Alive(BaseModel):

@@ -10,6 +10,7 @@ from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.fitted import store_of, stores_of
 from knn_ue.storage import generation_of, library_version
 from knn_ue.stores import Datastore
+from knn_ue.tasks import TASKS
 
 _N_SAMPLES = 4
 
@@ -60,7 +61,7 @@ class Served:
             "n_stored": None if self.store is None else len(self.store),
             "n_neighbors": getattr(pipe.calibrator_, "n_neighbors", None) if self.store is not None else None,
             "n_validation": len(pipe.validation_),
-            "max_length": pipe.encoder.options.max_length,
+            "max_length": getattr(pipe.encoder.options, "max_length", None),
             "threshold": None if threshold is None else threshold.threshold,
             "promise": None if threshold is None else str(threshold),
             "note": neighbor_note(self),
@@ -70,15 +71,16 @@ class Served:
 
 def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
     """Return a few inputs to try: validation texts of a readable length; none for taggers, which keep only words."""
-    texts = pipe.validation_.texts
-    if texts is None or pipe.task == "token-classification":
+    validation, task = pipe.validation_, TASKS[pipe.task]
+    if validation.texts is None or task.is_tagging:
         return []
-    readable = [text for text in dict.fromkeys(texts) if 20 <= len(text) <= 300] or list(dict.fromkeys(texts))
+    rows = {text: row for row, text in reversed(list(enumerate(validation.texts)))}
+    texts = list(dict.fromkeys(validation.texts))
+    readable = [text for text in texts if 20 <= len(text) <= 300] or texts
     chosen = readable[:: max(1, len(readable) // _N_SAMPLES)][:_N_SAMPLES]
-    if pipe.task == "text-classification":
+    if not task.is_pair:
         return chosen
-    parted = [text.split(" → ") for text in chosen]
-    return [pair for pair in parted if len(pair) == 2]
+    return [] if validation.pairs is None else [list(validation.pairs[rows[text]]) for text in chosen]
 
 
 def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:

@@ -169,9 +169,7 @@ class FolderWriter:
         ids = change(stores)
         fitted = replace(served.pipe.fitted_, calibrator=changed)
         pipe = served.pipe
-        save_unless_changed(
-            served.path, pipe.encoder, pipe.source, fitted, before=pipe.fitted_, generation=served.generation
-        )
+        save_unless_changed(served.path, pipe.encoder, fitted, before=pipe.fitted_, generation=served.generation)
         self._reload()
         return ids, len(stores[-1])
 
@@ -179,7 +177,7 @@ class FolderWriter:
         pipe, before = served.pipe, served.pipe.fitted_
         risk = None if before.threshold is None else (before.threshold.target_risk, before.threshold.delta)
         fitted = fit_outputs(before.method, copy(before.calibrator), before.validation, before.held_out, risk)
-        save_unless_changed(served.path, pipe.encoder, pipe.source, fitted, before=before, generation=served.generation)
+        save_unless_changed(served.path, pipe.encoder, fitted, before=before, generation=served.generation)
         return self._reload()
 
     def _reload_if_stale(self) -> tuple[Served, bool]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from knn_ue.arrays import IntArray, softmax
-from knn_ue.encoding.inputs import Example, all_labelled, class_numbers
+from knn_ue.encoding.inputs import Example, all_labeled, class_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import find_spans, is_tag_set, same_spans
 from knn_ue.tasks import TASKS, Task
@@ -14,7 +14,7 @@ from knn_ue.types import Outputs
 
 
 def label_names(examples: Sequence[Example], task: Task) -> tuple[str, ...]:
-    """Return the classes of labelled examples: sorted, whole numbers by value; for entity tags, "O" comes first.
+    """Return the classes of labeled examples: sorted, whole numbers by value; for entity tags, "O" comes first.
 
     Every type of entity gets both its tags, since the training rows may hold only one of them.
 
@@ -23,7 +23,7 @@ def label_names(examples: Sequence[Example], task: Task) -> tuple[str, ...]:
     """
     if not examples:
         raise InvalidInputError("the training rows are empty: at least one row of each class is needed")
-    if not all_labelled(examples):
+    if not all_labeled(examples):
         raise InvalidInputError("the training rows have no labels: add them")
     found = {label for example in examples for label in example.labels or ()}
     if TASKS[task].is_tagging and is_tag_set(found):
@@ -42,10 +42,10 @@ def label_names(examples: Sequence[Example], task: Task) -> tuple[str, ...]:
 
 
 def check_validation(examples: Sequence[Example], names: Sequence[str]) -> None:
-    """Raise unless the validation examples are labelled with classes of the training set."""
+    """Raise unless the validation examples are labeled with classes of the training set."""
     if not examples:
         raise InvalidInputError("the validation rows are empty: early stopping needs at least one")
-    if not all_labelled(examples):
+    if not all_labeled(examples):
         raise InvalidInputError("the validation rows have no labels: add them")
     try:
         class_numbers(examples, names)
@@ -77,4 +77,4 @@ def entity_f1(gold: Sequence[str], predicted: Sequence[str], groups: IntArray) -
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     _, (truth, found) = find_spans([list(gold), list(predicted)], starts)
     n_right = int(same_spans(found, truth, n_words=len(gold)).sum())
-    return 2 * n_right / max(1, truth.shape[1] + found.shape[1])
+    return 2 * n_right / max(1, int(truth.shape[1] + found.shape[1]))

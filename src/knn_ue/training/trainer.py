@@ -14,7 +14,7 @@ from knn_ue.arrays import IntArray
 from knn_ue.encoding.heads import head_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example, class_numbers
-from knn_ue.encoding.pieces import Piece, make_pieces, pad_pieces, padding_of
+from knn_ue.encoding.pieces import Piece, pad_pieces
 from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import is_tag_set
 from knn_ue.tasks import TASKS
@@ -47,8 +47,7 @@ def train_model(
     began = time.monotonic()
     entities = TASKS[encoder.task].is_tagging and is_tag_set(encoder.class_names)
     freeze_lower_layers(encoder.model, options.freeze_lower)
-    max_length = encoder.options.max_length or 0
-    made = make_pieces(encoder.tokenizer, examples, task=encoder.task, max_length=max_length)
+    made = encoder.pieces_of(examples)
     labels = class_numbers(examples, encoder.class_names)
     items = [{"piece": piece, "labels": labels[piece.rows]} for piece in made.pieces]
     batches = LengthBatches([len(piece) for piece in made.pieces], batch_size=options.batch_size, seed=options.seed)
@@ -123,7 +122,7 @@ def _make_trainer(
     import torch
     from transformers import PrinterCallback, Trainer
 
-    padding = padding_of(encoder.tokenizer)
+    padding = encoder.padding
     accepted = encoder.accepted_inputs
     head = head_of(encoder.model)
 
