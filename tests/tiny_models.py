@@ -1,4 +1,4 @@
-"""Tiny classifiers of three families and two decoders, random weights and a vocabulary made of the toy rows: nothing is downloaded.
+"""Tiny classifiers of three families and two decoders: random weights, a vocabulary made of the toy rows, no download.
 
 Import `tiny_model` and `one_thread` in a conftest to have the fixtures; the functions work without pytest.
 """

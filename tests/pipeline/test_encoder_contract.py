@@ -58,7 +58,7 @@ class BagEncoder(Encoder):
         return EncoderPart(kind=self.kind, task=self.task, class_names=self.class_names, plain=plain)
 
     @classmethod
-    def from_part(cls, part, *, device, trust_remote_code):
+    def from_part(cls, part, *, device, trust_remote_code):  # noqa: ARG003 (it has no weights)
         return cls(part.task, part.class_names, BagOptions(**part.plain["options"]))
 
 
