@@ -1,6 +1,6 @@
 """The records that stages hand to each other, and the two contracts they keep."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,11 @@ from knn_ue.arrays import (
     to_numpy,
 )
 from knn_ue.errors import InvalidInputError
+
+# What long work calls: what is being done ("training", "validation", "test", ...), rows done, rows in all or None.
+Progress = Callable[[str, int, int | None], None]
+# The same within one stage: an encoder does not know which rows it reads.
+Step = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -125,7 +125,7 @@ def test_pairs_may_be_dicts_tuples_or_records(fitted):
         ),
     ],
 )
-def test_labelled_rows_may_be_dicts_tuples_or_records(task, as_dicts, as_tuples, as_records, fitted):
+def test_labeled_rows_may_be_dicts_tuples_or_records(task, as_dicts, as_tuples, as_records, fitted):
     labels = [fitted[task].outputs([row]).labels.tolist() for row in (as_dicts, as_tuples, as_records)]
 
     assert labels[0] == labels[1] == labels[2] != []

@@ -17,16 +17,16 @@ TEXT, TAGGING = "text-classification", "token-classification"
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 
 
-def labelled(*labels):
+def labeled(*labels):
     return [Example(("a text",), (label,)) for label in labels]
 
 
 def test_classes_are_sorted():
-    assert label_names(labelled("pos", "neg", "pos"), TEXT) == ("neg", "pos")
+    assert label_names(labeled("pos", "neg", "pos"), TEXT) == ("neg", "pos")
 
 
 def test_classes_that_are_numbers_are_sorted_by_value():
-    assert label_names(labelled("10", "9", "-1"), TEXT) == ("-1", "9", "10")
+    assert label_names(labeled("10", "9", "-1"), TEXT) == ("-1", "9", "10")
 
 
 def test_o_is_the_first_class_and_every_type_has_both_tags():
@@ -44,8 +44,8 @@ def test_tags_that_mark_no_entities_are_sorted():
     [
         ([], "the training rows are empty"),
         ([Example(("a",))], "the training rows have no labels"),
-        (labelled("pos"), r"at least 2 classes, got 1 \(pos\)"),
-        ([*labelled("pos"), Example(("a",))], "row 1 has no label"),
+        (labeled("pos"), r"at least 2 classes, got 1 \(pos\)"),
+        ([*labeled("pos"), Example(("a",))], "row 1 has no label"),
     ],
 )
 def test_a_training_set_without_classes_is_refused(examples, message):
@@ -58,7 +58,7 @@ def test_a_training_set_without_classes_is_refused(examples, message):
     [
         ([], "the validation rows are empty"),
         ([Example(("a",))], "the validation rows have no labels"),
-        (labelled("pos", "odd"), "validation row 1 has the label 'odd', .* its 2 labels are: neg, pos"),
+        (labeled("pos", "odd"), "validation row 1 has the label 'odd', .* its 2 labels are: neg, pos"),
     ],
 )
 def test_a_validation_set_that_does_not_fit_is_refused(examples, message):

@@ -301,9 +301,9 @@ def _only_store(stores: "list[Datastore]") -> "Datastore":
 
 
 def _encoded(pipe: "UncertaintyPipeline", input_rows: str) -> "Outputs":
-    from knn_ue.pipeline.rows import labelled_examples
+    from knn_ue.pipeline.rows import labeled_examples
 
-    examples = labelled_examples(input_rows, pipe.task, pipe.class_names, name="new")
+    examples = labeled_examples(input_rows, pipe.task, pipe.class_names, name="new")
     with progress_bars() as progress:
         return pipe.encoder.encode(examples, progress=lambda done, total: progress("encoding", done, total))
 

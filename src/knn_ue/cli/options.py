@@ -34,7 +34,7 @@ def _share(value: float | None) -> float | None:
 
 
 Ue = Annotated[Path, typer.Argument(metavar="UE", help="A folder that [bold]knn-ue fit[/bold] wrote.")]
-TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="The labelled texts to learn from.")]
+TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="The labeled texts to learn from.")]
 Method = Annotated[
     str,
     typer.Option(

@@ -48,7 +48,7 @@ def predict(
     if output.exists() and Path(input_rows).exists() and output.samefile(input_rows):
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
-    rows = read_rows(input_rows, pipe.task, labelled=False)
+    rows = read_rows(input_rows, pipe.task, labeled=False)
     n_cut = 0
     try:
         with answers.open(resume=resume) as file:

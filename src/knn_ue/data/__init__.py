@@ -1,4 +1,4 @@
-"""Where labelled text comes from: files, named sources and the paper's sets -> rows."""
+"""Where labeled text comes from: files, named sources and the paper's sets -> rows."""
 
 from knn_ue.data.presets import PAPER_SETS, PaperSet, PaperSplit, read_paper
 from knn_ue.data.readers import read_rows

@@ -10,28 +10,28 @@ from knn_ue.data.rows import PairRow, TextRow
 Record = Mapping[str, Any]
 
 
-def text_row(record: Record, place: Place, *, labelled: bool) -> TextRow:
+def text_row(record: Record, place: Place, *, labeled: bool) -> TextRow:
     """Return the text, label and votes of `record`."""
     text = _text(record, "text", place)
-    if not labelled:
+    if not labeled:
         return TextRow(text)
     return TextRow(text, _label(record, place), _label_counts(record, place))
 
 
-def pair_row(record: Record, place: Place, *, labelled: bool) -> PairRow:
+def pair_row(record: Record, place: Place, *, labeled: bool) -> PairRow:
     """Return the two texts, label and votes of `record`."""
     premise, hypothesis = _text(record, "premise", place), _text(record, "hypothesis", place)
-    if not labelled:
+    if not labeled:
         return PairRow(premise, hypothesis)
     return PairRow(premise, hypothesis, _label(record, place), _label_counts(record, place))
 
 
-def tokens_and_tags(record: Record, place: Place, *, labelled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the tokens of `record` and as many tags (none unless `labelled`), the scheme of the tags unchecked."""
+def tokens_and_tags(record: Record, place: Place, *, labeled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tokens of `record` and as many tags (none unless `labeled`), the scheme of the tags unchecked."""
     tokens = _strings(record, "tokens", place)
     for number, token in enumerate(tokens, start=1):
         check_text(token, f"token {number}", place)
-    if not labelled:
+    if not labeled:
         return tokens, ()
     tags = _strings(record, "tags", place)
     if len(tokens) != len(tags):

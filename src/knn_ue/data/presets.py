@@ -122,7 +122,7 @@ def read_paper(name: str, split: str, *, path: str | Path | None = None, scheme:
             )
         file = Path(path).expanduser()
         check_file(file)
-        return at_least_one(tagged_rows(lambda: read_conll(file, labelled=True), scheme), str(file))
+        return at_least_one(tagged_rows(lambda: read_conll(file, labeled=True), scheme), str(file))
     if path is not None:
         raise InvalidInputError(f"paper:{name}:{split} comes from the hub and takes no path, got {shorten(str(path))}")
     return _counted(_from_hub(chosen, chosen.source, task), f"paper:{name}:{split}", chosen)
@@ -133,7 +133,7 @@ def _from_hub(chosen: PaperSplit, source: HubName, task: Task) -> Iterator[Row]:
     if chosen.half is not None:
         wanted = half_of(len(dataset), second=chosen.half == "second", seed=HALVING_SEED)
         dataset = dataset.select(sorted(wanted))
-    rows = rows_of(dataset, source, task, labelled=True, scheme="auto", unlabelled="drop")
+    rows = rows_of(dataset, source, task, labeled=True, scheme="auto", unlabeled="drop")
     return (_renamed(row, chosen.labels, source) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""The records of labelled text that every reader returns."""
+"""The records of labeled text that every reader returns."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

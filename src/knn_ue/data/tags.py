@@ -23,7 +23,7 @@ _ANY_PREFIX = "BI" + "".join(_PAST_IOB)
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Tokens and tags as the file has them, and the place of each token; no tags where the file is read unlabelled."""
+    """Tokens and tags as the file has them, and the place of each token; no tags where the file is read unlabeled."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
@@ -31,10 +31,10 @@ class Sentence:
 
 
 def tagged_rows(
-    read: Callable[[], Iterator[Sentence]], scheme: TagScheme = "auto", *, labelled: bool = True
+    read: Callable[[], Iterator[Sentence]], scheme: TagScheme = "auto", *, labeled: bool = True
 ) -> Iterator[TaggedRow]:
     """Yield the sentences with IOB2 tags; "auto" reads them all once before, to see the scheme."""
-    if not labelled:
+    if not labeled:
         for sentence in read():
             yield TaggedRow(sentence.tokens)
         return

@@ -1,6 +1,6 @@
 """Examples -> Outputs: the contract is `Encoder`, `huggingface.HuggingFaceEncoder` keeps it; no torch at import."""
 
-from knn_ue.encoding.contract import Encoder, EncoderPart, Progress
+from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.inputs import Example, read_example, read_examples
 from knn_ue.encoding.options import EncodingOptions, Pooling
 
@@ -10,7 +10,6 @@ __all__ = [
     "EncodingOptions",
     "Example",
     "Pooling",
-    "Progress",
     "read_example",
     "read_examples",
 ]

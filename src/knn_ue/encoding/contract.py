@@ -1,6 +1,6 @@
 """What the pipeline asks of a model: whatever is an `Encoder` can be fitted, saved, served and explained."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -9,12 +9,7 @@ from knn_ue.encoding.inputs import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import SubfolderWriter
 from knn_ue.tasks import Task
-from knn_ue.types import Outputs
-
-# (what is being read: "training", "validation" or "test", rows done, rows in all or None)
-Progress = Callable[[str, int, int | None], None]
-# The same within one stage: an encoder does not know which rows it reads.
-Step = Callable[[int, int | None], None]
+from knn_ue.types import Outputs, Step
 
 
 class EncoderOptions(Protocol):

@@ -1,27 +1,23 @@
 """Any Hugging Face text or token classifier -> Outputs."""
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
-from inspect import signature
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from knn_ue.encoding.contract import Encoder, EncoderPart, Step
-from knn_ue.encoding.heads import head_of, save_model, training_of
+from knn_ue.encoding.contract import Encoder, EncoderPart
+from knn_ue.encoding.forward import Arrays, ForwardPass
+from knn_ue.encoding.heads import save_model, training_of
 from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples, windows
 from knn_ue.encoding.inspection import (
-    captured_input,
     check_layer,
     class_names_of,
     find_pooling,
     is_decoder_only,
-    last_linear,
     max_length_of,
     padding_id_of,
     position_reader,
@@ -29,27 +25,11 @@ from knn_ue.encoding.inspection import (
 from knn_ue.encoding.loading import find_device, find_task, load_model, load_tokenizer
 from knn_ue.encoding.model_files import ModelSource, copy_model, open_model, write_model
 from knn_ue.encoding.options import EncodingOptions, Pooling
-from knn_ue.encoding.passes import log_mean_probs
-from knn_ue.encoding.pieces import Piece, Pieces, batches_by_length, make_pieces, pad_pieces, padding_of
+from knn_ue.encoding.pieces import Piece, Pieces, batches_by_length, make_pieces
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.tasks import TASKS, Task, task_name
-from knn_ue.types import Outputs
-
-Arrays = dict[str, npt.NDArray[Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Ready:
-    """A padded batch on the model's device; row i is read at position `where[i]` of sequence `which[i]`.
-
-    `seed` comes from the texts, so that dropout drawn with it gives the same texts the same answer.
-    """
-
-    inputs: dict[str, Any]
-    which: Any
-    where: Any
-    seed: int
+from knn_ue.types import Outputs, Step
 
 
 class HuggingFaceEncoder(Encoder):
@@ -82,9 +62,7 @@ class HuggingFaceEncoder(Encoder):
         self.options = self._resolved(options or EncodingOptions())
         self.n_encoded = 0  # rows read since this encoder was made
         self.n_truncated = 0  # how many of them were cut at max_length
-        self._head = head_of(model)
-        self._last = last_linear(model) if self.options.pooling == "pooled" and self._head is None else None
-        self.accepted_inputs = frozenset(signature(model.forward).parameters)
+        self.forward = ForwardPass(model, tokenizer, self.options, pad_id=self._pad_id)
 
     def _resolved(self, options: EncodingOptions) -> EncodingOptions:
         """Return the options as they are used with this model: nothing is left open."""
@@ -109,16 +87,6 @@ class HuggingFaceEncoder(Encoder):
     def training(self) -> str:
         """How the model was trained: the name of a training method."""
         return training_of(self.model.config)
-
-    @property
-    def padding(self) -> dict[str, int]:
-        """The number that pads each input."""
-        return padding_of(self.tokenizer, self._pad_id)
-
-    @property
-    def device(self) -> Any:
-        """The torch device the model is on."""
-        return next(self.model.parameters()).device
 
     @classmethod
     def from_pretrained(
@@ -224,7 +192,7 @@ class HuggingFaceEncoder(Encoder):
             for name, values in part.items():
                 columns.setdefault(name, []).append(values)
         if not columns:
-            columns = {name: [values] for name, values in self._empty_arrays().items()}
+            columns = {name: [values] for name, values in self.forward.empty_arrays().items()}
         joined: dict[str, Any] = {}
         for name in list(columns):  # each column is released once joined: the peak is all plus one column
             parts = columns.pop(name)
@@ -251,7 +219,7 @@ class HuggingFaceEncoder(Encoder):
             made = self.pieces_of(examples)
             self.n_encoded += len(examples)
             self.n_truncated += made.n_truncated
-            arrays = self._empty_arrays(made.n_rows)
+            arrays = self.forward.empty_arrays(made.n_rows)
             for share in self._fill(arrays, made.pieces):
                 if progress is not None:
                     progress(start + int(share * len(examples)), total)
@@ -289,81 +257,6 @@ class HuggingFaceEncoder(Encoder):
             yield done / len(pieces)
         if not pieces:
             yield 1.0
-
-    def forward(self, batch: Sequence[Piece]) -> Arrays:
-        """Run the model on padded pieces; return `features`, `logits` and `layers.<i>`, one row a position."""
-        import torch
-
-        ready = self._prepare(batch)
-        self.model.eval()
-        with torch.inference_mode():
-            with captured_input(self._last) as captured:
-                result = self.model(**ready.inputs, output_hidden_states=True)
-            hidden = result.hidden_states
-            if self._head is not None:
-                captured = [self._head.hidden(self._at_rows(result.logits, ready))]
-            pooled = self.options.pooling == "pooled"
-            arrays = {"features": self._at_rows(captured[0] if pooled else hidden[self.options.layer], ready)}
-            if self.options.all_layers:
-                arrays |= {f"layers.{number}": self._at_rows(states, ready) for number, states in enumerate(hidden[1:])}
-            arrays["logits"] = self._logits(result, ready)
-            if self.options.passes > 1:
-                arrays["logits"] = log_mean_probs(
-                    self.model,
-                    lambda: self._logits(self.model(**ready.inputs), ready),
-                    passes=self.options.passes,
-                    seed=ready.seed,
-                )
-        return {name: values.float().cpu().numpy() for name, values in arrays.items()}
-
-    def head_inputs(self, pieces: Sequence[Piece]) -> Iterator[Any]:
-        """Yield what the head's last layer reads of the pieces, a batch (rows, width) at a time, without dropout."""
-        import torch
-
-        assert self._head is not None
-        self.model.eval()
-        for batch in batches_by_length(pieces, self.options.batch_size):
-            ready = self._prepare(batch)
-            with torch.inference_mode():
-                yield self._head.hidden(self._at_rows(self.model(**ready.inputs).logits, ready))
-
-    def _prepare(self, batch: Sequence[Piece]) -> _Ready:
-        import torch
-
-        device = self.device
-        padded = pad_pieces(batch, self.padding)
-        which = np.repeat(np.arange(len(batch)), [len(piece.rows) for piece in batch])
-        where = np.concatenate([piece.positions for piece in batch])
-        return _Ready(
-            inputs={k: torch.from_numpy(v).to(device) for k, v in padded.items() if k in self.accepted_inputs},
-            which=torch.from_numpy(which).to(device),
-            where=torch.from_numpy(where).to(device),
-            seed=zlib.crc32(padded["input_ids"].tobytes()),
-        )
-
-    def _logits(self, result: Any, ready: _Ready) -> Any:
-        rows = self._at_rows(result.logits, ready)
-        return rows if self._head is None else self._head.logits(self._head.hidden(rows))
-
-    def _at_rows(self, states: Any, ready: _Ready) -> Any:
-        """Return the states (batch, length, width) at the rows' positions, or their mean; (rows, width) as it is."""
-        if states.ndim == 2:
-            return states
-        if self.options.pooling == "mean":
-            mask = ready.inputs["attention_mask"][:, :, None].to(states.dtype)
-            return (states * mask).sum(dim=1) / mask.sum(dim=1)
-        return states[ready.which, ready.where]
-
-    def _empty_arrays(self, n_rows: int = 0) -> Arrays:
-        config = self.model.config
-        last = self._head or self._last
-        width = last.in_features if last is not None and self.options.pooling == "pooled" else config.hidden_size
-        arrays: Arrays = {"logits": np.zeros((n_rows, len(self.class_names)), dtype=np.float32)}
-        arrays["features"] = np.zeros((n_rows, width), dtype=np.float32)
-        if self.options.all_layers:
-            for number in range(config.num_hidden_layers):
-                arrays[f"layers.{number}"] = np.zeros((n_rows, config.hidden_size), dtype=np.float32)
-        return arrays
 
     def _outputs(self, columns: Mapping[str, Any]) -> Outputs:
         layers = [columns[name] for name in columns if name.startswith("layers.")]

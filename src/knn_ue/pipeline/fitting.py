@@ -9,17 +9,17 @@ from knn_ue.arrays import BoolArray, check_choice, check_positive
 from knn_ue.calibrators import LogitScaling
 from knn_ue.data.splits import half_of
 from knn_ue.decisions.risk import check_risk, choose_threshold
-from knn_ue.encoding.contract import Encoder, EncoderOptions, Progress, Step
+from knn_ue.encoding.contract import Encoder, EncoderOptions
 from knn_ue.encoding.inputs import Example, class_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import scored_answers
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.index_choice import check_index_of, choose_index, searches
-from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
+from knn_ue.pipeline.rows import Rows, count_stored, labeled_examples
 from knn_ue.stores import IndexOptions, balanced_rows
 from knn_ue.tasks import TASKS
-from knn_ue.types import Outputs
+from knn_ue.types import Outputs, Progress, Step
 
 _ABSENT = object()
 
@@ -165,7 +165,7 @@ def stage(progress: Progress | None, name: str) -> Step | None:
 
 def _checked(encoder: Encoder, rows: Rows | Outputs, *, name: str) -> list[Example] | Outputs:
     if not isinstance(rows, Outputs):
-        return labelled_examples(rows, encoder.task, encoder.class_names, name=name)
+        return labeled_examples(rows, encoder.task, encoder.class_names, name=name)
     rows.require_labels(f"the {name} set of fit")
     if rows.n_classes != len(encoder.class_names):
         raise InvalidInputError(

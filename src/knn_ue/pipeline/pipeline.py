@@ -9,7 +9,7 @@ from typing import Self
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling
 from knn_ue.decisions.risk import RiskThreshold
-from knn_ue.encoding import Encoder, Example, Pooling, Progress
+from knn_ue.encoding import Encoder, Example, Pooling
 from knn_ue.encoding.inputs import windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.pipeline.answers import Answer, tagged_answers, text_answers
@@ -30,14 +30,14 @@ from knn_ue.pipeline.rows import (
     Rows,
     input_examples,
     iter_examples,
-    labelled_examples,
-    maybe_labelled_examples,
+    labeled_examples,
+    maybe_labeled_examples,
 )
 from knn_ue.report import Evaluation, evaluate
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import TASKS, Task
 from knn_ue.tuning import Tolerance, Tuning
-from knn_ue.types import Outputs
+from knn_ue.types import Outputs, Progress
 from knn_ue.weighting import Explanation
 
 
@@ -169,13 +169,13 @@ class UncertaintyPipeline:
 
     def predict_stream(self, rows: Rows, *, abstain_below: float | None = None, top: int = 5) -> Iterator[Answer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
-        return self._answers(iter_examples(rows, self.task, labelled=False), abstain_below, top)
+        return self._answers(iter_examples(rows, self.task, labeled=False), abstain_below, top)
 
     def outputs(self, rows: Rows | Outputs, *, with_labels: bool = True, progress: Progress | None = None) -> Outputs:
         """Return what the model says about the rows, with labels where they have them; `Outputs` are passed on."""
         if isinstance(rows, Outputs):
             return rows
-        examples = list(iter_examples(rows, self.task, labelled=with_labels))
+        examples = list(iter_examples(rows, self.task, labeled=with_labels))
         return self.encoder.encode(examples, with_labels=with_labels, progress=stage(progress, "test"))
 
     def evaluate(
@@ -188,14 +188,14 @@ class UncertaintyPipeline:
         level: float = 0.95,
         seed: int = 0,
     ) -> Evaluation:
-        """Return every metric on labelled rows, the method beside the raw model; see `knn_ue.evaluate`.
+        """Return every metric on labeled rows, the method beside the raw model; see `knn_ue.evaluate`.
 
         An out-of-domain set in which every row has a label that the model knows is measured too; any other one is
         only told apart from `rows` by its confidence.
         """
-        test = rows if isinstance(rows, Outputs) else self._labelled_outputs(rows)
+        test = rows if isinstance(rows, Outputs) else self._labeled_outputs(rows)
         sets = out_of_domain if isinstance(out_of_domain, Mapping) else {"out_of_domain": out_of_domain}
-        elsewhere = {name: self._maybe_labelled(found) for name, found in sets.items() if found is not None}
+        elsewhere = {name: self._maybe_labeled(found) for name, found in sets.items() if found is not None}
         return evaluate(
             {self.method_: self.calibrator_},
             test,
@@ -346,11 +346,11 @@ class UncertaintyPipeline:
             else:
                 yield from text_answers(outputs, calibrator, threshold=threshold, top=top)
 
-    def _labelled_outputs(self, rows: Rows) -> Outputs:
-        return self.encoder.encode(labelled_examples(rows, self.task, self.class_names, name="test"))
+    def _labeled_outputs(self, rows: Rows) -> Outputs:
+        return self.encoder.encode(labeled_examples(rows, self.task, self.class_names, name="test"))
 
-    def _maybe_labelled(self, rows: Rows | Outputs) -> Outputs:
+    def _maybe_labeled(self, rows: Rows | Outputs) -> Outputs:
         if isinstance(rows, Outputs):
             return rows
-        examples, reason = maybe_labelled_examples(rows, self.task, self.class_names)
+        examples, reason = maybe_labeled_examples(rows, self.task, self.class_names)
         return self.encoder.encode(examples, with_labels=reason is None)

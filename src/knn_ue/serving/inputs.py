@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from knn_ue.encoding import Example, read_example
 from knn_ue.errors import InvalidInputError
-from knn_ue.pipeline.rows import labelled_examples
+from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import ProblemError
 from knn_ue.serving.state import Served
@@ -34,7 +34,7 @@ def read_labelled(served: Served, examples: Sequence[BaseModel], options: ServeO
     _check_number(len(examples), "examples", options)
     pipe = served.pipe
     read = [_read(row, pipe.task, number) for number, row in enumerate(examples)]
-    return labelled_examples(_checked(read, "examples", options), pipe.task, pipe.class_names, name="examples:")
+    return labeled_examples(_checked(read, "examples", options), pipe.task, pipe.class_names, name="examples:")
 
 
 def check_shown(served: Served, examples: Sequence[Example], top: int, *, explained: bool) -> None:

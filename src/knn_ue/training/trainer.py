@@ -18,7 +18,6 @@ from knn_ue.encoding.pieces import Piece, pad_pieces
 from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import is_tag_set
 from knn_ue.tasks import TASKS
-from knn_ue.training.batches import LengthBatches
 from knn_ue.training.best_weights import BestWeights
 from knn_ue.training.labels import score_outputs
 from knn_ue.training.method import TrainingMethod
@@ -28,6 +27,7 @@ from knn_ue.training.progress import TrainingProgress, TrainingResult
 ProgressReport = Callable[[TrainingProgress], None]
 _IGNORED = -100
 _LOSS_REPORTS = 100
+_SORTED_TOGETHER = 16  # batches; few enough that a batch stays a random draw of its lengths
 
 
 def train_model(
@@ -60,7 +60,7 @@ def train_model(
     trainer.add_callback(_make_callback(validate, best, report))
     trainer.train()
     best.restore()
-    method.finish(encoder.model, encoder.head_inputs(made.pieces))
+    method.finish(encoder.model, encoder.forward.head_inputs(made.pieces))
     return TrainingResult(
         class_names=encoder.class_names,
         metric=best.metric,
@@ -94,6 +94,34 @@ def freeze_lower_layers(model: Any, share: float) -> None:
             weight.requires_grad = True
 
 
+class LengthBatches:
+    """Random batches of similar length, as positions; every walk is a new shuffle, the same for the same seed.
+
+    >>> batches = LengthBatches([3, 9, 3, 9], batch_size=2, seed=0)
+    >>> sorted(sorted(batch) for batch in batches)
+    [[0, 2], [1, 3]]
+    """
+
+    def __init__(self, lengths: Sequence[int], *, batch_size: int, seed: int) -> None:
+        self._lengths = np.asarray(lengths)
+        self._batch_size = batch_size
+        self._random = np.random.default_rng(seed)
+
+    def __len__(self) -> int:
+        return -(-len(self._lengths) // self._batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = self._random.permutation(len(self._lengths))
+        span = self._batch_size * _SORTED_TOGETHER
+        batches: list[list[int]] = []
+        for start in range(0, len(order), span):
+            part = order[start : start + span]
+            part = part[np.argsort(self._lengths[part], kind="stable")]
+            batches += [part[i : i + self._batch_size].tolist() for i in range(0, len(part), self._batch_size)]
+        for number in self._random.permutation(len(batches)):
+            yield batches[number]
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed every source of randomness that training uses, and give the caller's back afterwards."""
@@ -122,8 +150,8 @@ def _make_trainer(
     import torch
     from transformers import PrinterCallback, Trainer
 
-    padding = encoder.padding
-    accepted = encoder.accepted_inputs
+    padding = encoder.forward.padding
+    accepted = encoder.forward.accepted_inputs
     head = head_of(encoder.model)
 
     def collate(chosen: list[dict[str, Any]]) -> dict[str, Any]:
@@ -157,7 +185,7 @@ def _make_trainer(
                 )
             return value
 
-    arguments = _training_arguments(options, len(batches), folder, on_cpu=encoder.device.type == "cpu")
+    arguments = _training_arguments(options, len(batches), folder, on_cpu=encoder.forward.device.type == "cpu")
     trainer = LengthTrainer(model=encoder.model, args=arguments, train_dataset=items, data_collator=collate)
     trainer.remove_callback(PrinterCallback)
     return trainer
