@@ -32,7 +32,7 @@ from knn_ue.entities import all_right, find_entities
 from knn_ue.entities.missed import hidden_words
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.rows import labelled_examples
+from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.training import TrainingOptions
 from knn_ue.training.finetune import finetune
@@ -278,7 +278,7 @@ class Encoder:
                 return Outputs(**{key: kept[key].tolist() if key == "class_names" else kept[key] for key in kept.files})
         known = set(self.pipe.class_names)
         rows = [{"tokens": row["tokens"], "tags": [t if t in known else "O" for t in row["tags"]]} for row in rows]
-        made = self.pipe.encoder.encode(labelled_examples(rows, TASK, self.pipe.class_names, name=name))
+        made = self.pipe.encoder.encode(labeled_examples(rows, TASK, self.pipe.class_names, name=name))
         assert made.features is not None and made.class_names is not None
         outputs = replace(made, features=made.features.astype(np.float16), texts=None)
         if not self.options.keys() - {"all_layers"}:  # all layers hold the last one, which is all that others need

@@ -4,11 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from knn_ue.answers import Explanation, NeighborExample
 from knn_ue.arrays import softmax
-from knn_ue.entities import find_entities
-from knn_ue.weighting import Explanation
-from knn_ue.weighting.explain import ExplainedNeighbor
 from knn_ue.calibrators import Calibrator, SavedState
+from knn_ue.entities import find_entities
 
 
 class FixedTemperature(Calibrator):
@@ -64,13 +63,14 @@ class Pointing(FixedTemperature):
     explains = True
 
     def explain(self, outputs, *, top=5, found=None):
-        near = ExplainedNeighbor(id=7, label=0, label_name="class 0", distance=0.125, agrees=True, text="a stored one")
-        known = {"weight": 1.0, "distance_term": 1.0, "label_term": 0.0, "raised_by": (), "lowered_by": ()}
+        assert found is None
+        near = NeighborExample(id=7, label="class 0", distance=0.125, agrees=True, text="a stored one")
+        terms = {"weight": 1.0, "distance_term": 1.0, "label_term": 0.0}
+        usual = {"usual_distance_term": None, "usual_label_term": None, "raised_by": (), "lowered_by": ()}
         counts = {"n_agreeing": 1, "n_neighbors": 1, "neighbors": (near,)[:top]}
-        sure = {"raw_confidence": 0.5, "confidence": 0.5}
+        sure = {"raw_score": 0.5, "score": 0.5}
         return [
-            Explanation(predicted=int(x), predicted_name=f"class {x}", text=None, **known, **counts, **sure)
-            for x in outputs.predicted
+            Explanation(label=f"class {x}", text=None, **terms, **usual, **counts, **sure) for x in outputs.predicted
         ]
 
 
@@ -90,7 +90,7 @@ class Reading(FixedTemperature):
 
     def predict_proba(self, outputs, *, found):
         assert found == {"words": self.n_searches}
-        return super().predict_proba(outputs)
+        return self._predict_proba(outputs, found)
 
     def read(self, outputs, *, found):
         assert found == {"words": self.n_searches}

@@ -14,7 +14,7 @@ def fit(model, task, **options):
 
 
 def said_by_the_model(pipe, n_rows, *, start, wrong_every):
-    """Return rows labelled with the model's own answers, but every `wrong_every`-th row with another one."""
+    """Return rows labeled with the model's own answers, but every `wrong_every`-th row with another one."""
     rows = [dict(row) for row in ROWS[pipe.task](n_rows, start=start)]
     predicted = iter(pipe.outputs(rows).predicted.tolist())
     for number, row in enumerate(rows):

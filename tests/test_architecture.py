@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
 
-GROUND = {"answers", "types", "errors", "arrays", "storage", "hub_access"}
+GROUND = {"answers", "types", "tasks", "iob2", "errors", "arrays", "storage", "hub_access"}
 MATHS = {"weighting", "metrics", "stores", "toy", "data"}
 ENTITIES = {"entities"}
 FLOWS = {"flows"}

@@ -214,11 +214,30 @@ def test_evaluate_and_fit_say_how_many_texts_they_cut(text, tiny_model, tmp_path
     assert "validation rows, 4 texts cut at 32 sub-words" in fitted.stdout
 
 
-def test_fit_asks_for_the_task_of_a_model_that_does_not_tell(text, tiny_model, tmp_path):
-    result = run("fit", tiny_model("bert", "text-classification"), *_data(text), "--out", tmp_path / "new")
+def test_fit_finds_the_task_of_a_model_by_itself(text, tiny_model, tmp_path):
+    options = ["--out", tmp_path / "new", "--neighbors", 8, "--json"]
+    result = run("fit", tiny_model("bert", "text-classification"), *_data(text), *options)
+
+    assert json.loads(result.stdout)["task"] == "text-classification"
+
+
+def test_fit_refuses_another_task_with_the_right_one(text, tiny_model, tmp_path):
+    options = ["--out", tmp_path / "new", "--task", "token-classification"]
+    result = run("fit", tiny_model("bert", "text-classification"), *_data(text), *options)
 
     assert result.exit_code == 1
-    assert "does not say what it was trained for: add --task text" in result.stderr
+    assert "cannot do token-classification: use task='text-classification' or task='text-pair'" in result.stderr
+
+
+def test_fit_asks_for_the_task_of_a_model_that_does_not_tell(text, tiny_model, tmp_path):
+    model = shutil.copytree(tiny_model("bert", "text-classification"), tmp_path / "model")
+    config = model / "config.json"
+    config.write_text(config.read_text(encoding="utf-8").replace("BertForSequenceClassification", "BertModel"))
+
+    result = run("fit", model, *_data(text), "--out", tmp_path / "new")
+
+    assert result.exit_code == 1
+    assert "does not tell what it was trained for: choose the task text, pair or ner" in result.stderr
 
 
 def test_fit_says_that_no_threshold_keeps_the_risk(text, tiny_model, tmp_path):

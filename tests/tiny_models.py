@@ -1,4 +1,4 @@
-"""Tiny classifiers of three families, random weights and a vocabulary made of the toy rows: nothing is downloaded.
+"""Tiny classifiers of three families and two decoders: random weights, a vocabulary made of the toy rows, no download.
 
 Import `tiny_model` and `one_thread` in a conftest to have the fixtures; the functions work without pytest.
 """
@@ -16,6 +16,7 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports the hub: a test must not wait for a network
 
 FAMILIES = ("bert", "roberta", "deberta-v2")
+DECODERS = ("gpt2", "llama")  # GPT-2 writes no special tokens, Llama one in front
 TASKS = ("text-classification", "text-pair", "token-classification")
 CLASS_NAMES = {
     "text-classification": ("neg", "pos"),
@@ -105,6 +106,44 @@ def save_tiny_model(
     with torch.random.fork_rng(), quiet(), warnings.catch_warnings():
         # Raised by the import of DeBERTa inside transformers; nothing of ours uses torch.jit.
         warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
+        torch.manual_seed(seed)
+        auto.from_config(config).save_pretrained(folder)
+    return folder
+
+
+def save_tiny_decoder(
+    folder: Path, *, family: str, task: str = "text-classification", padding_side: str = "right", seed: int = 0
+) -> Path:
+    """Write a decoder-only classifier; as is common, the token that ends a text also pads."""
+    import torch
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    from knn_ue.encoding.loading import quiet
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = _decoder_tokenizer(_words(), begin=family == "llama")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "</s>"}
+    settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "padding_side": padding_side}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    names = CLASS_NAMES[task]
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=int(tokenizer.get_vocab_size()),
+        hidden_size=HIDDEN_SIZE,
+        num_hidden_layers=N_LAYERS,
+        num_attention_heads=2,
+        max_position_embeddings=MAX_LENGTH,
+        initializer_range=0.3,
+        bos_token_id=0,
+        eos_token_id=2,
+        pad_token_id=2,
+        id2label=dict(enumerate(names)),
+        label2id={name: number for number, name in enumerate(names)},
+        **({"intermediate_size": 40, "num_key_value_heads": 2} if family == "llama" else {}),
+    )
+    auto = AutoModelForTokenClassification if task == "token-classification" else AutoModelForSequenceClassification
+    with torch.random.fork_rng(), quiet():
         torch.manual_seed(seed)
         auto.from_config(config).save_pretrained(folder)
     return folder
@@ -214,9 +253,27 @@ def _bert_tokenizer(words: list[str]) -> Any:
 
 
 def _roberta_tokenizer(words: list[str]) -> Any:
+    from tokenizers.processors import RobertaProcessing
+
+    tokenizer = _byte_tokenizer(words)
+    tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return tokenizer
+
+
+def _decoder_tokenizer(words: list[str], *, begin: bool) -> Any:
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer = _byte_tokenizer(words)
+    if begin:
+        tokenizer.post_processor = TemplateProcessing(
+            single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 0)]
+        )
+    return tokenizer
+
+
+def _byte_tokenizer(words: list[str]) -> Any:
     from tokenizers import AddedToken, ByteLevelBPETokenizer
     from tokenizers.pre_tokenizers import ByteLevel
-    from tokenizers.processors import RobertaProcessing
 
     begin, go_on = _pieces(words)
     grown = [f"Ġ{piece}" for piece in begin] + go_on
@@ -225,7 +282,6 @@ def _roberta_tokenizer(words: list[str]) -> Any:
     pieces = dict.fromkeys([*special, *sorted(ByteLevel.alphabet()), *map("".join, merges)])
     tokenizer = ByteLevelBPETokenizer({piece: number for number, piece in enumerate(pieces)}, merges)
     tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in special])
-    tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
     return tokenizer
 
 

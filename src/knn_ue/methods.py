@@ -16,10 +16,10 @@ from knn_ue.calibrators import (
     SoftmaxResponse,
     TemperatureScaling,
 )
-from knn_ue.encoding.inputs import Task
 from knn_ue.errors import StorageError
 from knn_ue.storage import kind_of
 from knn_ue.stores import IndexOptions, NeighborStore, build_store
+from knn_ue.tasks import Task
 from knn_ue.training.evidential import Evidential
 from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.training.method import TrainingMethod

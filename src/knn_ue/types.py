@@ -31,8 +31,9 @@ class Outputs:
     """What a model says about n examples; checked once, here, and read-only from then on.
 
     `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array a
-    layer; `groups` (n,), the sentence of each word; `class_names`; `texts`. Arrays may be lists, numpy arrays
-    (memory-mapped ones stay mapped) or tensors of any framework.
+    layer; `groups` (n,), the sentence of each word; `class_names`; `texts`, and `pairs` where each row is two texts:
+    then `texts` shows them as "first → second". Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or
+    tensors of any framework.
 
     >>> outputs = Outputs(features=[[0.0, 1.0]], logits=[[2.0, -1.0]], labels=[0])
     >>> len(outputs), outputs.n_classes, outputs.predicted
@@ -46,6 +47,7 @@ class Outputs:
     groups: IntArray | None = None
     class_names: Sequence[str] | None = None
     texts: Sequence[str] | None = None
+    pairs: Sequence[tuple[str, str]] | None = None
 
     def __post_init__(self) -> None:
         logits = float_matrix(self.logits, "logits")
@@ -70,7 +72,10 @@ class Outputs:
                     f"class_names must be {n_classes} different names, one a column of logits, got {names}"
                 )
             checked["class_names"] = names
-        if self.texts is not None:
+        if self.pairs is not None:
+            checked["pairs"] = _pairs(self.pairs, n_rows)
+            checked["texts"] = tuple(f"{first} → {second}" for first, second in checked["pairs"])
+        elif self.texts is not None:
             checked["texts"] = text_tuple(self.texts, "texts", length=n_rows)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -100,6 +105,7 @@ class Outputs:
             layers=None if self.layers is None else [layer[chosen] for layer in self.layers],
             groups=None if self.groups is None else self.groups[chosen],
             texts=None if self.texts is None else [self.texts[row] for row in chosen],
+            pairs=None if self.pairs is None else [self.pairs[row] for row in chosen],
         )
 
     def require_features(self, purpose: str) -> FloatArray:
@@ -185,6 +191,15 @@ def _matrix_of(values: object, name: str, n_rows: int) -> FloatArray:
     check_length(len(matrix), name, n_rows)
     view: FloatArray = read_only(matrix)
     return view
+
+
+def _pairs(values: Sequence[tuple[str, str]], n_rows: int) -> tuple[tuple[str, str], ...]:
+    pairs = tuple(tuple(pair) for pair in values)
+    check_length(len(pairs), "pairs", n_rows)
+    for row, pair in enumerate(pairs):
+        if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise InvalidInputError(f"pairs must be two strings for each row, row {row} is {pair!r}")
+    return pairs  # type: ignore[return-value]
 
 
 def _groups(values: object, n_rows: int) -> IntArray:

@@ -60,7 +60,7 @@ def test_hash_tokens_are_tokens(write) -> None:
 def test_a_hash_token_without_a_tag_is_not_taken_for_a_comment(write) -> None:
     path = write("a.conll", "# text = we are\nwe PRP\n# NN\n1 CD\n")
 
-    rows = list(read_rows(path, "token-classification", labelled=False))
+    rows = list(read_rows(path, "token-classification", labeled=False))
 
     assert rows == [TaggedRow(("we", "#", "1"))]
 
@@ -81,7 +81,7 @@ def test_a_token_between_tabs_may_hold_a_space(write) -> None:
 def test_tags_are_not_looked_at_without_labels(write) -> None:
     path = write("a.conll", "Ada nonsense\nwrote I-PER\n")
 
-    rows = list(read_rows(path, "token-classification", labelled=False))
+    rows = list(read_rows(path, "token-classification", labeled=False))
 
     assert rows == [TaggedRow(("Ada", "wrote"))]
 
@@ -89,7 +89,7 @@ def test_tags_are_not_looked_at_without_labels(write) -> None:
 def test_one_column_is_enough_without_labels(write) -> None:
     path = write("a.conll", "Ada\nwrote\n\n#nyc\n")
 
-    rows = list(read_rows(path, "token-classification", labelled=False))
+    rows = list(read_rows(path, "token-classification", labeled=False))
 
     assert rows == [TaggedRow(("Ada", "wrote")), TaggedRow(("#nyc",))]
 

@@ -86,15 +86,16 @@ def test_a_row_without_label_is_an_error_that_names_the_option(offer: Offer) -> 
 
     with pytest.raises(
         InvalidInputError,
-        match=r"row 1: every row must have a label, got .*: name hub:owner/name:test\?unlabelled=drop",
+        match=r"row 1: every row must have a label, got .*: name hub:owner/name:test\?unlabeled=drop",
     ):
         list(read_rows("hub:owner/name:test", "text-classification"))
 
 
-def test_rows_without_label_are_left_out_on_demand(offer: Offer) -> None:
+@pytest.mark.parametrize("option", ["unlabeled", "unlabelled"])
+def test_rows_without_label_are_left_out_on_demand(offer: Offer, option: str) -> None:
     offer([{"text": "fine", "label": 1}, {"text": "so so", "label": -1}, {"text": "poor", "label": None}])
 
-    rows = list(read_rows("hub:owner/name:test?unlabelled=drop", "text-classification"))
+    rows = list(read_rows(f"hub:owner/name:test?{option}=drop", "text-classification"))
 
     assert rows == [TextRow("fine", "1")]
 
@@ -102,7 +103,7 @@ def test_rows_without_label_are_left_out_on_demand(offer: Offer) -> None:
 def test_labels_may_be_missing_for_prediction(offer: Offer) -> None:
     offer([{"text": "fine"}])
 
-    assert list(read_rows("hub:owner/name:test", "text-classification", labelled=False)) == [TextRow("fine")]
+    assert list(read_rows("hub:owner/name:test", "text-classification", labeled=False)) == [TextRow("fine")]
 
 
 def test_a_bad_row_is_named(offer: Offer) -> None:

@@ -50,7 +50,7 @@ def test_an_empty_file_is_an_error(write, name: str, content: bytes) -> None:
     path = write(name, content)
 
     with pytest.raises(InvalidInputError, match="is empty: at least one row is needed"):
-        list(read_rows(path, "text-classification", labelled=name != "a.txt"))
+        list(read_rows(path, "text-classification", labeled=name != "a.txt"))
 
 
 def test_an_unknown_extension_lists_the_known_ones(write) -> None:
@@ -104,7 +104,7 @@ def test_a_damaged_gzip_file_is_an_error(write) -> None:
     path = write("a.txt.gz", bytes(content))
 
     with pytest.raises(InvalidInputError):
-        list(read_rows(path, "text-classification", labelled=False))
+        list(read_rows(path, "text-classification", labeled=False))
 
 
 def test_a_plain_file_named_gz_is_an_error(write) -> None:
@@ -125,7 +125,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(write, monkeyp
     path = write("a.txt", "x" * 2000)
 
     with pytest.raises(InvalidInputError, match=r"line 1: a line must be shorter than"):
-        list(read_rows(path, "text-classification", labelled=False))
+        list(read_rows(path, "text-classification", labeled=False))
 
 
 def test_rows_before_a_bad_line_can_be_had(write) -> None:

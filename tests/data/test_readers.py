@@ -96,10 +96,10 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(write) -> None:
     assert row.text == "one\u2028two\x85three"
 
 
-def test_unlabelled_rows_have_no_label_even_where_the_file_has(write) -> None:
+def test_unlabeled_rows_have_no_label_even_where_the_file_has(write) -> None:
     path = write("a.jsonl", '{"text": "fine"}\n{"text": "poor", "label": null}\n{"text": "so so", "label": "pos"}\n')
 
-    rows = list(read_rows(path, "text-classification", labelled=False))
+    rows = list(read_rows(path, "text-classification", labeled=False))
 
     assert rows == [TextRow("fine"), TextRow("poor"), TextRow("so so")]
 
@@ -107,7 +107,7 @@ def test_unlabelled_rows_have_no_label_even_where_the_file_has(write) -> None:
 def test_a_txt_file_has_one_text_a_line(write) -> None:
     path = write("a.txt", 'مرحبا 🙂\r\nsaid "so", he\n')
 
-    assert list(read_rows(path, "text-classification", labelled=False)) == [
+    assert list(read_rows(path, "text-classification", labeled=False)) == [
         TextRow("مرحبا 🙂"),
         TextRow('said "so", he'),
     ]
@@ -116,7 +116,7 @@ def test_a_txt_file_has_one_text_a_line(write) -> None:
 def test_a_txt_file_has_one_sentence_a_line_for_tagging(write) -> None:
     path = write("a.txt", "Ada wrote\nto  Charles .\n")
 
-    rows = list(read_rows(path, "token-classification", labelled=False))
+    rows = list(read_rows(path, "token-classification", labeled=False))
 
     assert rows == [TaggedRow(("Ada", "wrote")), TaggedRow(("to", "Charles", "."))]
 
@@ -125,25 +125,25 @@ def test_columns_in_a_txt_file_without_labels_are_noticed(write) -> None:
     path = write("a.txt", "-DOCSTART- -X- O O\n\nAda NNP I-NP B-PER\n")
 
     with pytest.raises(InvalidInputError, match=r"line 1: .*looks like CoNLL columns.*rename it to \.conll"):
-        list(read_rows(path, "token-classification", labelled=False))
+        list(read_rows(path, "token-classification", labeled=False))
 
 
 def test_a_blank_line_in_a_txt_file_is_an_empty_text(write) -> None:
     path = write("a.txt", "fine\n\npoor\n")
 
     with pytest.raises(InvalidInputError, match=r"a\.txt, line 2: a line must not be empty"):
-        list(read_rows(path, "text-classification", labelled=False))
+        list(read_rows(path, "text-classification", labeled=False))
 
 
 @pytest.mark.parametrize(
-    ("task", "labelled", "words"),
+    ("task", "labeled", "words"),
     [("text-classification", True, "cannot hold labels"), ("text-pair", False, "cannot hold pairs of texts")],
 )
-def test_a_txt_file_holds_single_texts_only(write, task, labelled: bool, words: str) -> None:
+def test_a_txt_file_holds_single_texts_only(write, task, labeled: bool, words: str) -> None:
     path = write("a.txt", "fine\n")
 
     with pytest.raises(InvalidInputError, match=words):
-        read_rows(path, task, labelled=labelled)
+        read_rows(path, task, labeled=labeled)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_column_order_case_and_extra_columns_do_not_matter(write) -> None:
 def test_the_label_column_may_be_missing_for_prediction(write) -> None:
     path = write("a.csv", "premise,hypothesis\na,b\n")
 
-    assert list(read_rows(path, "text-pair", labelled=False)) == [PairRow("a", "b")]
+    assert list(read_rows(path, "text-pair", labeled=False)) == [PairRow("a", "b")]
 
 
 def test_a_text_longer_than_the_csv_default_limit_is_read(write) -> None:

@@ -99,8 +99,8 @@ def test_the_splits_part_the_set(filled: Path) -> None:
     assert sorted(row.text for part in parts for row in part) == sorted(row.text for row in read_vader("movies"))
 
 
-def test_a_source_read_unlabelled_has_no_labels(filled: Path) -> None:
-    rows = list(read_rows("vader:movies", "text-classification", labelled=False))
+def test_a_source_read_unlabeled_has_no_labels(filled: Path) -> None:
+    rows = list(read_rows("vader:movies", "text-classification", labeled=False))
 
     assert rows[0] == TextRow("Good film.")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from knn_ue.encoding import Example, read_example, read_examples
-from knn_ue.encoding.inputs import all_labelled, class_numbers, read_windows
+from knn_ue.encoding.inputs import WINDOW_BATCHES, all_labeled, class_numbers, windows
 from knn_ue.errors import InvalidInputError
 
 
@@ -91,12 +91,20 @@ def test_emoji_and_right_to_left_text_stay_as_they_are():
 @pytest.mark.parametrize("rows", ["fine", {"text": "fine"}, 3])
 def test_one_row_instead_of_a_list_is_refused(rows):
     with pytest.raises(InvalidInputError, match="rows must be a list of rows"):
-        read_examples(rows, "text-classification")
+        list(read_examples(rows, "text-classification"))
+
+
+def test_an_example_is_passed_on_as_it_is():
+    example = Example(("fine",), ("pos",))
+
+    (read,) = read_examples([example], "text-classification")
+
+    assert read is example
 
 
 def test_a_label_here_and_none_there_is_refused():
     with pytest.raises(InvalidInputError, match="row 1 has no label, unlike the rows before it"):
-        all_labelled([Example(("a",), ("pos",)), Example(("b",))])
+        all_labeled([Example(("a",), ("pos",)), Example(("b",))])
 
 
 def test_labels_are_looked_up_by_name():
@@ -123,15 +131,15 @@ def test_numbers_alone_do_not_do_for_a_model_with_names():
 
 
 def test_windows_hold_at_most_so_many_rows():
-    sizes = [len(window) for window in read_windows(["fine"] * 10, "text-classification", n_rows=4)]
+    sizes = [len(window) for window in windows([Example(("fine",))] * (2 * WINDOW_BATCHES + 1), batch_size=1)]
 
-    assert sizes == [4, 4, 2]
+    assert sizes == [WINDOW_BATCHES, WINDOW_BATCHES, 1]
 
 
 def test_windows_hold_fewer_rows_where_texts_are_very_long():
-    rows = ["x" * 3_000_000] * 4
+    examples = [Example(("x" * 3_000_000,))] * 4
 
-    sizes = [len(window) for window in read_windows(rows, "text-classification", n_rows=100)]
+    sizes = [len(window) for window in windows(examples, batch_size=4)]
 
     assert sizes == [2, 2]
 
@@ -139,11 +147,11 @@ def test_windows_hold_fewer_rows_where_texts_are_very_long():
 def test_reading_ahead_stops_at_the_window():
     taken = []
 
-    def rows():
+    def examples():
         for number in range(1000):
             taken.append(number)
-            yield "fine"
+            yield Example(("fine",))
 
-    next(read_windows(rows(), "text-classification", n_rows=8))
+    next(windows(examples(), batch_size=2))
 
-    assert len(taken) == 8
+    assert len(taken) == 2 * WINDOW_BATCHES

@@ -5,7 +5,6 @@ import pytest
 
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example
-from knn_ue.encoding.pieces import make_pieces
 from tiny_models import FAMILIES, MAX_LENGTH, ROWS, TASKS
 
 torch = pytest.importorskip("torch")
@@ -38,7 +37,7 @@ def test_texts_that_were_cut_are_counted(tiny_model):
 def test_a_long_pair_loses_the_end_of_its_longer_part(tiny_model):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", TASKS[1]), TASKS[1])
 
-    made = make_pieces(encoder.tokenizer, [Example(("film " * 100, "was great"))], task=TASKS[1], max_length=MAX_LENGTH)
+    made = encoder.pieces_of([Example(("film " * 100, "was great"))])
 
     tokens = encoder.tokenizer.convert_ids_to_tokens(made.pieces[0].inputs["input_ids"])
     assert tokens == ["[CLS]", *["film"] * 27, "[SEP]", "was", "great", "[SEP]"]

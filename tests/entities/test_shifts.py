@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from knn_ue.metrics.entities import find_spans
+from knn_ue.iob2 import find_spans
 
 PLACE = Path(__file__).parents[2] / "benchmarks" / "entity_shifts.py"
 

@@ -70,7 +70,7 @@ def test_streaming_equals_calling(task, fitted):
 def test_windows_of_any_size_give_the_same_answers(task, fitted, monkeypatch):
     rows = ROWS[task](9, start=300)
     expected = fitted[task](rows)
-    monkeypatch.setattr("knn_ue.pipeline.pipeline._BATCHES_AT_ONCE", 1 / 16)
+    monkeypatch.setattr("knn_ue.encoding.inputs.WINDOW_BATCHES", 1 / 16)
 
     streamed = list(fitted[task].predict_stream(rows))
 
@@ -125,7 +125,7 @@ def test_pairs_may_be_dicts_tuples_or_records(fitted):
         ),
     ],
 )
-def test_labelled_rows_may_be_dicts_tuples_or_records(task, as_dicts, as_tuples, as_records, fitted):
+def test_labeled_rows_may_be_dicts_tuples_or_records(task, as_dicts, as_tuples, as_records, fitted):
     labels = [fitted[task].outputs([row]).labels.tolist() for row in (as_dicts, as_tuples, as_records)]
 
     assert labels[0] == labels[1] == labels[2] != []

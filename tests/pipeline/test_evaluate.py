@@ -29,7 +29,7 @@ def test_an_out_of_domain_set_with_other_labels_is_only_told_apart(fitted):
     assert set(evaluation.tables) == {"test", "out_of_domain/detection"}
 
 
-def test_an_out_of_domain_set_may_be_unlabelled(fitted):
+def test_an_out_of_domain_set_may_be_unlabeled(fitted):
     evaluation = fitted[TEXT].evaluate(ROWS[TEXT](12), out_of_domain={"far": iter(["a film", "a dog"])})
 
     assert set(evaluation.tables) == {"test", "far/detection"}

@@ -7,10 +7,12 @@ import shutil
 import numpy as np
 import pytest
 
+from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.storage import write_folder
 from knn_ue.stores import Datastore
-from pipelines import TEXT, WORDS, fit, said_by_the_model
+from pipelines import N_NEIGHBORS, TEXT, WORDS, fit, said_by_the_model
 from tiny_models import ROWS, TASKS
 
 pytest.importorskip("torch")
@@ -99,7 +101,7 @@ def test_examples_added_to_a_loaded_store_are_there_after_saving_in_place(saved)
 
 
 def test_large_files_of_the_model_take_no_space_twice(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("knn_ue.pipeline.model_files._COPIED_BYTES", 0)
+    monkeypatch.setattr("knn_ue.encoding.model_files._COPIED_BYTES", 0)
     fit(models[TEXT], TEXT).save(tmp_path / "ue")
 
     (weights,) = tmp_path.glob("ue/model.*/files/model.safetensors")
@@ -111,7 +113,7 @@ def test_where_links_are_impossible_the_model_is_copied(models, tmp_path, monkey
     def refuse(*_):
         raise OSError("no links here")
 
-    monkeypatch.setattr("knn_ue.pipeline.model_files._COPIED_BYTES", 0)
+    monkeypatch.setattr("knn_ue.encoding.model_files._COPIED_BYTES", 0)
     monkeypatch.setattr(os, "link", refuse)
     pipe = fit(models[TEXT], TEXT)
 
@@ -204,10 +206,32 @@ def test_a_folder_of_another_kind_is_refused(tmp_path):
 def test_a_model_of_the_hub_is_recorded_by_name(models, tmp_path, monkeypatch):
     monkeypatch.chdir(models[TEXT].parent)
     pipe = fit(models[TEXT], TEXT)
-    pipe.source = type(pipe.source)(name=str(models[TEXT]), commit="abc")
+    pipe.encoder.source = type(pipe.encoder.source)(name=str(models[TEXT]), commit="abc")
     pipe.save(tmp_path / "ue")
 
     meta = json.loads((tmp_path / "ue" / "meta.json").read_text(encoding="utf-8"))
 
-    assert meta["options"]["model"] == {"name": str(models[TEXT]), "commit": "abc"}
+    assert meta["options"]["encoder"]["model"] == {"name": str(models[TEXT]), "commit": "abc"}
     assert set(meta["folders"]) == {"calibrator"}
+
+
+def test_a_model_that_is_only_in_memory_is_saved_with_the_folder(models, tmp_path):
+    loaded = HuggingFaceEncoder.from_pretrained(models[TEXT], device="cpu")
+    pipe = UncertaintyPipeline(HuggingFaceEncoder(loaded.model, loaded.tokenizer, "text"))
+    pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), n_neighbors=N_NEIGHBORS).save(tmp_path / "ue")
+
+    assert reload(tmp_path / "ue") == pipe(ROWS[TEXT](5, start=300))
+
+
+def test_a_folder_written_before_encoders_had_kinds_still_opens(models, tmp_path, monkeypatch):
+    def as_before(*arguments, options, **rest):
+        encoder = options["encoder"]
+        return write_folder(
+            *arguments, options=options | {"encoder": encoder["options"], "model": encoder["model"]}, **rest
+        )
+
+    pipe = fit(models[TEXT], TEXT)
+    monkeypatch.setattr("knn_ue.pipeline.folder.write_folder", as_before)
+    pipe.save(tmp_path / "ue")
+
+    assert reload(tmp_path / "ue") == pipe(ROWS[TEXT](5, start=300))

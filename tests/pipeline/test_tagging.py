@@ -6,7 +6,7 @@ import pytest
 from knn_ue import metrics
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.rows import labelled_examples
+from knn_ue.pipeline.rows import labeled_examples
 from pipelines import WORDS
 from tiny_models import ROWS, save_tiny_model
 
@@ -81,10 +81,10 @@ def test_rows_in_iob2_are_refused_where_the_model_speaks_bioes():
     rows = [{"tokens": ["Ada", "Lovelace", "left"], "tags": ["B-PER", "I-PER", "O"]}]
 
     with pytest.raises(InvalidInputError, match="training tags end no entity with E or S, as the model's do"):
-        labelled_examples(rows, WORDS, BIOES, name="training")
+        labeled_examples(rows, WORDS, BIOES, name="training")
 
 
 def test_rows_in_bioes_suit_a_model_that_speaks_bioes():
     rows = [{"tokens": ["Ada", "Lovelace", "met", "Alan"], "tags": ["B-PER", "E-PER", "O", "S-PER"]}]
 
-    assert len(labelled_examples(rows, WORDS, BIOES, name="training")) == 1
+    assert len(labeled_examples(rows, WORDS, BIOES, name="training")) == 1

@@ -254,7 +254,7 @@ def test_a_loss_that_explodes_says_what_to_lower(start, tmp_path):
         train(start, tmp_path / "model", method=Exploding())
 
 
-def test_a_loss_sees_labelled_rows_only_and_how_far_training_is(start, tmp_path):
+def test_a_loss_sees_labeled_rows_only_and_how_far_training_is(start, tmp_path):
     seen = []
 
     class Watched(TrainingMethod):

@@ -9,24 +9,24 @@ from hypothesis import strategies as st
 
 from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
-from knn_ue.metrics.entities import extract_entities
-from knn_ue.training.labels import check_validation, entity_f1, is_iob2, label_names, score_outputs
+from knn_ue.iob2 import extract_entities
+from knn_ue.training.labels import check_validation, entity_f1, label_names, score_outputs
 from knn_ue.types import Outputs
 
 TEXT, TAGGING = "text-classification", "token-classification"
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 
 
-def labelled(*labels):
+def labeled(*labels):
     return [Example(("a text",), (label,)) for label in labels]
 
 
 def test_classes_are_sorted():
-    assert label_names(labelled("pos", "neg", "pos"), TEXT) == ("neg", "pos")
+    assert label_names(labeled("pos", "neg", "pos"), TEXT) == ("neg", "pos")
 
 
 def test_classes_that_are_numbers_are_sorted_by_value():
-    assert label_names(labelled("10", "9", "-1"), TEXT) == ("-1", "9", "10")
+    assert label_names(labeled("10", "9", "-1"), TEXT) == ("-1", "9", "10")
 
 
 def test_o_is_the_first_class_and_every_type_has_both_tags():
@@ -44,8 +44,8 @@ def test_tags_that_mark_no_entities_are_sorted():
     [
         ([], "the training rows are empty"),
         ([Example(("a",))], "the training rows have no labels"),
-        (labelled("pos"), r"at least 2 classes, got 1 \(pos\)"),
-        ([*labelled("pos"), Example(("a",))], "row 1 has no label"),
+        (labeled("pos"), r"at least 2 classes, got 1 \(pos\)"),
+        ([*labeled("pos"), Example(("a",))], "row 1 has no label"),
     ],
 )
 def test_a_training_set_without_classes_is_refused(examples, message):
@@ -58,7 +58,7 @@ def test_a_training_set_without_classes_is_refused(examples, message):
     [
         ([], "the validation rows are empty"),
         ([Example(("a",))], "the validation rows have no labels"),
-        (labelled("pos", "odd"), "validation row 1 has the label 'odd', .* its 2 labels are: neg, pos"),
+        (labeled("pos", "odd"), "validation row 1 has the label 'odd', .* its 2 labels are: neg, pos"),
     ],
 )
 def test_a_validation_set_that_does_not_fit_is_refused(examples, message):
@@ -66,9 +66,8 @@ def test_a_validation_set_that_does_not_fit_is_refused(examples, message):
         check_validation(examples, ("neg", "pos"))
 
 
-@pytest.mark.parametrize(("tags", "answer"), [(TAGS, True), (["O"], True), (["O", "B-"], False), (["NOUN"], False)])
-def test_entity_tags_are_recognised(tags, answer):
-    assert is_iob2(tags) is answer
+def test_tags_without_a_type_get_both_their_tags():
+    assert label_names([Example(("a", "b"), ("B", "O"))], "token-classification") == ("O", "B", "I")
 
 
 sentences = st.lists(

@@ -75,7 +75,7 @@ def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: boo
     With `shared` its exact searches are those of all methods, found once: not for what is timed.
     """
     # The softmax of several passes learns nothing: one pass is enough to fit it.
-    seen = MethodVariant(method="softmax") if variant.method == PASSES else spec
+    seen = MethodVariant(method="softmax") if variant.method == PASSES else variant
     fitting = runner.outputs(seen, seed, "fitting")
     method = METHODS[variant.method]
     calibrator = from_training(runner, variant, seed) if method.reads_training else method.make(fitting, variant.search)

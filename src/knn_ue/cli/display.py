@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from knn_ue.encoding.huggingface import HuggingFaceEncoder
+    from knn_ue.encoding import Encoder
     from knn_ue.evaluation import Evaluation
 
 _WIDEST = 1000  # columns; no table of ours is wider
@@ -41,10 +41,11 @@ def say(sentence: str) -> None:
     typer.echo(sentence, err=True)
 
 
-def cut_note(encoder: "HuggingFaceEncoder", *, before: int = 0) -> str:
+def cut_note(encoder: "Encoder", *, before: int = 0) -> str:
     """Return how many texts were cut since `before` of them were, to end a sentence with; nothing where none was."""
     n_cut = encoder.n_truncated - before
-    return f", {n_cut} texts cut at {encoder.options.max_length} sub-words" if n_cut else ""
+    length = getattr(encoder.options, "max_length", None)
+    return f", {n_cut} texts cut at {length} sub-words" if n_cut else ""
 
 
 def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title: str | None = None) -> None:

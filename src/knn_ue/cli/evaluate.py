@@ -40,16 +40,16 @@ def evaluate(
     """
     from knn_ue.evaluation import evaluate as measure
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.rows import labelled_examples, maybe_labelled_examples
+    from knn_ue.pipeline.rows import labeled_examples, maybe_labeled_examples
     from knn_ue.report import build_report
 
     if report is not None:
         check_writable(report)
     pipe = UncertaintyPipeline.load(ue, device=device)
     # All files are read before the model sees a row: a bad line is found at once.
-    tested = labelled_examples(test, pipe.task, pipe.class_names, name="test")
+    tested = labeled_examples(test, pipe.task, pipe.class_names, name="test")
     others = {
-        name: maybe_labelled_examples(source, pipe.task, pipe.class_names) for name, source in _named(ood or []).items()
+        name: maybe_labeled_examples(source, pipe.task, pipe.class_names) for name, source in _named(ood or []).items()
     }
     for name, (_, reason) in others.items():
         if reason is not None:

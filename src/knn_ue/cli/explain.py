@@ -7,6 +7,7 @@ import typer
 
 from knn_ue.cli.options import AsJson, Device, Ue
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS
 
 
 def explain(
@@ -31,7 +32,7 @@ def explain(
         raise InvalidInputError("a text to explain must not be empty: write it in quotes")
     pipe = UncertaintyPipeline.load(ue, device=device)
     rows: list[Any] = list(texts)
-    if pipe.task == "text-pair":
+    if TASKS[pipe.task].is_pair:
         if len(texts) % 2:
             raise InvalidInputError(f"this folder answers pairs, got {len(texts)} texts: give premise and hypothesis")
         rows = [{"premise": a, "hypothesis": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from knn_ue.cli.display import cut_note, progress_bars, say
-from knn_ue.cli.options import AsJson, Device, Method, Overwrite, TaskName, TrainRows
+from knn_ue.cli.options import TASK_METAVAR, AsJson, Device, Method, Overwrite, TrainRows, known_task
 from knn_ue.cli.places import check_ue_folder
-from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from knn_ue.data import Task
     from knn_ue.types import Outputs
 
 
@@ -51,7 +49,10 @@ def fit(
         list[str] | None,
         typer.Option(metavar="KIND", help="A decision to fit on held-out rows, by its registered name; repeatable."),
     ] = None,
-    task: Annotated[TaskName | None, typer.Option(help="Needed if knn-ue did not train the model.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar=TASK_METAVAR, callback=known_task, help="Default: what the model was trained for."),
+    ] = None,
     device: Device = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -69,7 +70,7 @@ def fit(
 
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
-    pipe = UncertaintyPipeline.from_pretrained(model, task.task if task else _task_of(model), device=device)
+    pipe = UncertaintyPipeline.from_pretrained(model, task, device=device)
     with progress_bars() as progress, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
         pipe.fit(
@@ -113,7 +114,7 @@ def fit(
 
 def _doubt_guarantee(model: str, validation: "Outputs") -> None:
     """Warn where more rows than the half that fits decided when to stop training, as with train --all-validation."""
-    from knn_ue.training.folder import read_record
+    from knn_ue.encoding.model_files import read_record
 
     record = read_record(model)
     n_watched = 0 if record is None else record.get("result", {}).get("n_validation", 0)
@@ -123,24 +124,3 @@ def _doubt_guarantee(model: str, validation: "Outputs") -> None:
             f"{n_watched} rows decided when to stop the training of {model}, more than half of these {n_rows}: "
             "the guarantee may not hold, unless these are other rows"
         )
-
-
-def _task_of(model: str) -> "Task":
-    """Return what the model was trained for, as its folder records it, or as its architecture tells."""
-    from knn_ue.arrays import check_choice
-    from knn_ue.encoding.inputs import TASKS
-    from knn_ue.training.folder import read_record
-
-    record = read_record(model)
-    if record is not None:
-        task: Task = record["task"]
-        check_choice(task, f"the task in {model}", TASKS)
-        return task
-    config = Path(model) / "config.json"
-    try:
-        architectures = json.loads(config.read_text(encoding="utf-8")).get("architectures") or [""]
-    except (OSError, ValueError):
-        architectures = [""]
-    if str(architectures[0]).endswith("ForTokenClassification"):
-        return "token-classification"
-    raise InvalidInputError(f"{model} does not say what it was trained for: add --task text, --task pair or --task ner")

@@ -286,9 +286,9 @@ def _n_stored(stores: "Iterable[NeighborStore]") -> int:
 
 
 def _encoded(pipe: "UncertaintyPipeline", input_rows: str) -> "Outputs":
-    from knn_ue.pipeline.rows import labelled_examples
+    from knn_ue.pipeline.rows import labeled_examples
 
-    examples = labelled_examples(input_rows, pipe.task, pipe.class_names, name="new")
+    examples = labeled_examples(input_rows, pipe.task, pipe.class_names, name="new")
     with progress_bars() as progress:
         return pipe.encoder.encode(examples, progress=lambda done, total: progress("encoding", done, total))
 

@@ -1,31 +1,24 @@
 """Options that several commands share, each said once."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS
-
-if TYPE_CHECKING:
-    from knn_ue.data import Task
+from knn_ue.tasks import TASKS, task_name
 
 MINILM = "minilm"
+TASK_METAVAR = "|".join(record.cli_name for record in TASKS.values())
 
 
-class TaskName(StrEnum):
-    """What people type for a task."""
-
-    text = "text"
-    pair = "pair"
-    ner = "ner"
-
-    @property
-    def task(self) -> "Task":
-        """The task as the library calls it."""
-        names: dict[str, Task] = {"text": "text-classification", "pair": "text-pair", "ner": "token-classification"}
-        return names[self.value]
+def known_task(name: str | None) -> str | None:
+    """Return the full name of a task that people typed in either form."""
+    try:
+        return None if name is None else task_name(name)
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _known_method(name: str) -> str:
@@ -41,7 +34,7 @@ def _share(value: float | None) -> float | None:
 
 
 Ue = Annotated[Path, typer.Argument(metavar="UE", help="A folder that [bold]knn-ue fit[/bold] wrote.")]
-TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="The labelled texts to learn from.")]
+TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="The labeled texts to learn from.")]
 Method = Annotated[
     str,
     typer.Option(

@@ -52,7 +52,7 @@ def predict(
     if output.exists() and Path(input_rows).exists() and output.samefile(input_rows):
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
-    rows = read_rows(input_rows, pipe.task, labelled=False)
+    rows = read_rows(input_rows, pipe.task, labeled=False)
     n_cut = 0
     try:
         with answers.open(resume=resume) as file:
@@ -89,8 +89,8 @@ def _continue(
     last = answers.keep_complete(file, rows)
     if last is None:
         return
-    if pipe.encoder.options.passes > 1:  # dropout is drawn for a batch: a row asked alone gets another answer
-        return
+    if getattr(pipe.encoder.options, "passes", 1) > 1:
+        return  # dropout is drawn for a batch: a row asked alone gets another answer
     row, before = last
     (answer,) = pipe([row], abstain_below=abstain_below, top=top)
     if not same_answer(before, json.loads(json.dumps(input_of(row) | answer.to_dict()))):

@@ -1,4 +1,4 @@
-"""`knn-ue train`: labelled texts in, a Hugging Face model folder out."""
+"""`knn-ue train`: labeled texts in, a Hugging Face model folder out."""
 
 import json
 from dataclasses import asdict, replace
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knn_ue.cli.display import Report, progress_bars, say
-from knn_ue.cli.options import MINILM, AsJson, Device, Method, Overwrite, TaskName, TrainRows
+from knn_ue.cli.options import MINILM, TASK_METAVAR, AsJson, Device, Method, Overwrite, TrainRows, known_task
 
 if TYPE_CHECKING:
     from knn_ue.data import Row
@@ -19,10 +19,17 @@ _SEED = 0  # of the halves; `fit` draws the same ones
 
 
 def train(
-    task: Annotated[TaskName, typer.Option(help="What is learned: text classes, classes of pairs, tags of words.")],
+    task: Annotated[
+        str,
+        typer.Option(
+            metavar=TASK_METAVAR,
+            callback=known_task,
+            help="What is learned: text classes, classes of pairs, word tags.",
+        ),
+    ],
     encoder: Annotated[str, typer.Option(metavar="E", help="A model folder, a hub name, or minilm (from PyPI).")],
     train_rows: TrainRows,
-    validation: Annotated[str, typer.Option(metavar="F", help="Labelled texts that decide when to stop.")],
+    validation: Annotated[str, typer.Option(metavar="F", help="Labeled texts that decide when to stop.")],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The folder to write.")],
     method: Method = "knn-ue",
     fast: Annotated[
@@ -64,14 +71,14 @@ def train(
     given = {"epochs": epochs, "max_steps": max_steps, "batch_size": batch_size, "learning_rate": learning_rate}
     given["max_length"] = max_length
     options = replace(options, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-    rows = list(read_rows(train_rows, task.task))
-    watched = list(read_rows(validation, task.task))
+    rows = list(read_rows(train_rows, task))
+    watched = list(read_rows(validation, task))
     watched = watched if all_validation else _first_half(watched)
     with progress_bars() as bars:
         result = finetune(
             rows,
             watched,
-            task=task.task,
+            task=task,
             encoder=_encoder(encoder),
             out=out,
             options=options,

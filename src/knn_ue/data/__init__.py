@@ -1,11 +1,12 @@
-"""Where labelled text comes from: files, named sources and the paper's sets -> rows."""
+"""Where labeled text comes from: files, named sources and the paper's sets -> rows."""
 
 from knn_ue.data.presets import PAPER_SETS, PaperSet, PaperSplit, read_paper
 from knn_ue.data.readers import read_rows
-from knn_ue.data.rows import PairRow, Row, TaggedRow, Task, TextRow, without_label
+from knn_ue.data.rows import PairRow, Row, TaggedRow, TextRow, without_label
 from knn_ue.data.splits import split_rows
 from knn_ue.data.tags import TagScheme, convert_tags
 from knn_ue.data.vader import cache_folder, read_vader
+from knn_ue.tasks import Task
 
 __all__ = [
     "PAPER_SETS",

@@ -13,7 +13,7 @@ _BLANKS = re.compile(r"[ \t]+")
 _DOCUMENT = "-DOCSTART-"
 
 
-def read_conll(path: Path, *, labelled: bool) -> Iterator[Sentence]:
+def read_conll(path: Path, *, labeled: bool) -> Iterator[Sentence]:
     """Yield the sentences of a file of columns, parted by tabs or by spaces, with the tags as they stand there.
 
     Lines that begin with `-DOCSTART-` part sentences and are no tokens. A comment begins with "# " and does not end in
@@ -34,10 +34,10 @@ def read_conll(path: Path, *, labelled: bool) -> Iterator[Sentence]:
         if _is_comment(line, columns) and not (tokens and len(columns) == n_columns):
             continue
         n_columns = n_columns or len(columns)
-        _check_columns(columns, n_columns, place, labelled=labelled)
+        _check_columns(columns, n_columns, place, labeled=labeled)
         tokens.append(check_text(columns[0], "a token", place))
         places.append(place)
-        if labelled:
+        if labeled:
             tags.append(columns[-1])
     if tokens:
         yield Sentence(tuple(tokens), tuple(tags), tuple(places))
@@ -54,8 +54,8 @@ def _is_comment(line: str, columns: list[str]) -> bool:
     return line.startswith("# ") and not (len(columns) > 1 and is_tag(columns[-1]))
 
 
-def _check_columns(columns: list[str], n_columns: int, place: Place, *, labelled: bool) -> None:
-    if labelled and len(columns) < 2:
+def _check_columns(columns: list[str], n_columns: int, place: Place, *, labeled: bool) -> None:
+    if labeled and len(columns) < 2:
         raise place.error("a line must hold a token and its tag", columns[0], "add the tag as the last column")
     if len(columns) != n_columns:
         raise place.error(
@@ -63,7 +63,7 @@ def _check_columns(columns: list[str], n_columns: int, place: Place, *, labelled
             "\t".join(columns),
             "correct the line (a comment begins with '# ' and does not end in a tag)",
         )
-    if labelled and not is_tag(columns[-1]):
+    if labeled and not is_tag(columns[-1]):
         raise place.error(
             "the last column must be a tag such as O, B-PER or I-PER", columns[-1], "correct it or reorder the columns"
         )

@@ -5,53 +5,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from knn_ue.data.lines import Place
-from knn_ue.data.rows import PairRow, Task, TextRow
+from knn_ue.data.rows import PairRow, TextRow
 
 Record = Mapping[str, Any]
 
-INPUT_KEYS: Mapping[Task, tuple[str, ...]] = {
-    "text-classification": ("text",),
-    "text-pair": ("premise", "hypothesis"),
-    "token-classification": ("tokens",),
-}
-LABEL_KEY: Mapping[Task, str] = {
-    "text-classification": "label",
-    "text-pair": "label",
-    "token-classification": "tags",
-}
 
-
-def keys_of(task: Task, *, labelled: bool) -> tuple[str, ...]:
-    """Return the keys that a record of `task` must have.
-
-    >>> keys_of("text-pair", labelled=True)
-    ('premise', 'hypothesis', 'label')
-    """
-    return (*INPUT_KEYS[task], LABEL_KEY[task]) if labelled else INPUT_KEYS[task]
-
-
-def text_row(record: Record, place: Place, *, labelled: bool) -> TextRow:
+def text_row(record: Record, place: Place, *, labeled: bool) -> TextRow:
     """Return the text, label and votes of `record`."""
     text = _text(record, "text", place)
-    if not labelled:
+    if not labeled:
         return TextRow(text)
     return TextRow(text, _label(record, place), _label_counts(record, place))
 
 
-def pair_row(record: Record, place: Place, *, labelled: bool) -> PairRow:
+def pair_row(record: Record, place: Place, *, labeled: bool) -> PairRow:
     """Return the two texts, label and votes of `record`."""
     premise, hypothesis = _text(record, "premise", place), _text(record, "hypothesis", place)
-    if not labelled:
+    if not labeled:
         return PairRow(premise, hypothesis)
     return PairRow(premise, hypothesis, _label(record, place), _label_counts(record, place))
 
 
-def tokens_and_tags(record: Record, place: Place, *, labelled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the tokens of `record` and as many tags (none unless `labelled`), the scheme of the tags unchecked."""
+def tokens_and_tags(record: Record, place: Place, *, labeled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tokens of `record` and as many tags (none unless `labeled`), the scheme of the tags unchecked."""
     tokens = _strings(record, "tokens", place)
     for number, token in enumerate(tokens, start=1):
         check_text(token, f"token {number}", place)
-    if not labelled:
+    if not labeled:
         return tokens, ()
     tags = _strings(record, "tags", place)
     if len(tokens) != len(tags):

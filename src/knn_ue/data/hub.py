@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from knn_ue.arrays import check_choice
-from knn_ue.data.fields import INPUT_KEYS, LABEL_KEY, Record, pair_row, text_row, tokens_and_tags
+from knn_ue.data.fields import Record, pair_row, text_row, tokens_and_tags
 from knn_ue.data.lines import Place, shorten
-from knn_ue.data.rows import Row, Task, at_least_one
+from knn_ue.data.rows import Row, at_least_one
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.hub_access import cache_only_if_unreachable
+from knn_ue.tasks import TASKS, Task
 
-Unlabelled = Literal["refuse", "drop"]
+Unlabeled = Literal["refuse", "drop"]
 
 # The names that published sets give to our keys; the first that a set has is taken.
 INPUT_COLUMNS: Mapping[Task, Sequence[tuple[str, ...]]] = {
@@ -67,27 +68,27 @@ def read_hub(
     name: HubName,
     task: Task,
     *,
-    labelled: bool = True,
+    labeled: bool = True,
     scheme: TagScheme = "auto",
-    unlabelled: Unlabelled = "refuse",
+    unlabeled: Unlabeled = "refuse",
 ) -> Iterator[Row]:
     """Yield the rows of one split; class numbers become their names.
 
-    A row without a label (None or -1) is an error, or left out with `unlabelled="drop"`.
+    A row without a label (None or -1) is an error, or left out with `unlabeled="drop"`.
     """
-    check_choice(unlabelled, "unlabelled", get_args(Unlabelled))
-    return rows_of(load_split(name), name, task, labelled=labelled, scheme=scheme, unlabelled=unlabelled)
+    check_choice(unlabeled, "unlabeled", get_args(Unlabeled))
+    return rows_of(load_split(name), name, task, labeled=labeled, scheme=scheme, unlabeled=unlabeled)
 
 
 def rows_of(
-    dataset: Any, name: HubName, task: Task, *, labelled: bool, scheme: TagScheme, unlabelled: Unlabelled
+    dataset: Any, name: HubName, task: Task, *, labeled: bool, scheme: TagScheme, unlabeled: Unlabeled
 ) -> Iterator[Row]:
     """Yield the rows of a loaded split, as `read_hub` does."""
-    records = _Records(dataset, name, task, labelled=labelled, drop=unlabelled == "drop")
-    if task == "token-classification":
-        return at_least_one(tagged_rows(records.sentences, scheme, labelled=labelled), str(name))
-    build = text_row if task == "text-classification" else pair_row
-    return at_least_one((build(record, place, labelled=labelled) for place, record in records), str(name))
+    records = _Records(dataset, name, task, labeled=labeled, drop=unlabeled == "drop")
+    if TASKS[task].is_tagging:
+        return at_least_one(tagged_rows(records.sentences, scheme, labeled=labeled), str(name))
+    build = pair_row if TASKS[task].is_pair else text_row
+    return at_least_one((build(record, place, labeled=labeled) for place, record in records), str(name))
 
 
 def load_split(name: HubName) -> Any:
@@ -109,23 +110,23 @@ def load_split(name: HubName) -> Any:
 class _Records:
     """The rows of a hub split as records with our keys."""
 
-    def __init__(self, dataset: Any, name: HubName, task: Task, *, labelled: bool, drop: bool) -> None:
-        self.name, self.task, self.labelled, self.drop = name, task, labelled, drop
+    def __init__(self, dataset: Any, name: HubName, task: Task, *, labeled: bool, drop: bool) -> None:
+        self.name, self.task, self.labeled, self.drop = name, task, labeled, drop
         found = _first(INPUT_COLUMNS[task], dataset.features, name)
-        self.columns = dict(zip(INPUT_KEYS[task], found, strict=True))
+        self.columns = dict(zip(TASKS[task].input_keys, found, strict=True))
         self.names: list[str] | None = None
-        if labelled:
+        if labeled:
             (column,) = _first(LABEL_COLUMNS[task], dataset.features, name)
-            self.columns[LABEL_KEY[task]] = column
+            self.columns[TASKS[task].label_key] = column
             self.names = _class_names(dataset.features[column])
         self.dataset = dataset.select_columns(list(self.columns.values()))
 
     def __iter__(self) -> Iterator[tuple[Place, Record]]:
-        label_key = LABEL_KEY[self.task]
+        label_key = TASKS[self.task].label_key
         for number, values in enumerate(self.dataset):
             record = {key: values[column] for key, column in self.columns.items()}
             place = Place(str(self.name), number, "row")
-            if self.labelled:
+            if self.labeled:
                 record[label_key] = self._named(record[label_key])
                 if record[label_key] is None and self.drop:
                     continue
@@ -133,13 +134,13 @@ class _Records:
                     raise place.error(
                         "every row must have a label",
                         values,
-                        f"name {self.name}?unlabelled=drop to leave such rows out",
+                        f"name {self.name}?unlabeled=drop to leave such rows out",
                     )
             yield place, record
 
     def sentences(self) -> Iterator[Sentence]:
         for place, record in self:
-            tokens, tags = tokens_and_tags(record, place, labelled=self.labelled)
+            tokens, tags = tokens_and_tags(record, place, labeled=self.labeled)
             yield Sentence(tokens, tags, (place,) * len(tokens))
 
     def _named(self, label: Any) -> Any:

@@ -8,10 +8,11 @@ from typing import Literal
 from knn_ue.data.conll import read_conll
 from knn_ue.data.hub import HubName, load_split, rows_of
 from knn_ue.data.lines import check_file, shorten
-from knn_ue.data.rows import Row, TaggedRow, Task, at_least_one
+from knn_ue.data.rows import Row, TaggedRow, at_least_one
 from knn_ue.data.splits import half_of
 from knn_ue.data.tags import TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import Task
 
 # The paper does not publish its draw: ours is `half_of` with this seed, so that everybody has the same halves.
 HALVING_SEED = 0
@@ -121,7 +122,7 @@ def read_paper(name: str, split: str, *, path: str | Path | None = None, scheme:
             )
         file = Path(path).expanduser()
         check_file(file)
-        return at_least_one(tagged_rows(lambda: read_conll(file, labelled=True), scheme), str(file))
+        return at_least_one(tagged_rows(lambda: read_conll(file, labeled=True), scheme), str(file))
     if path is not None:
         raise InvalidInputError(f"paper:{name}:{split} comes from the hub and takes no path, got {shorten(str(path))}")
     return _counted(_from_hub(chosen, chosen.source, task), f"paper:{name}:{split}", chosen)
@@ -132,7 +133,7 @@ def _from_hub(chosen: PaperSplit, source: HubName, task: Task) -> Iterator[Row]:
     if chosen.half is not None:
         wanted = half_of(len(dataset), second=chosen.half == "second", seed=HALVING_SEED)
         dataset = dataset.select(sorted(wanted))
-    rows = rows_of(dataset, source, task, labelled=True, scheme="auto", unlabelled="drop")
+    rows = rows_of(dataset, source, task, labeled=True, scheme="auto", unlabeled="drop")
     return (_renamed(row, chosen.labels, source) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Files of labelled text -> rows, one at a time: memory stays flat over a file of any size."""
+"""Files of labeled text -> rows, one at a time: memory stays flat over a file of any size."""
 
 import json
 from collections.abc import Iterator
@@ -7,50 +7,51 @@ from typing import get_args
 
 from knn_ue.arrays import check_choice
 from knn_ue.data.conll import read_conll
-from knn_ue.data.fields import Record, check_text, keys_of, pair_row, text_row, tokens_and_tags
+from knn_ue.data.fields import Record, check_text, pair_row, text_row, tokens_and_tags
 from knn_ue.data.lines import Place, check_file, read_lines
-from knn_ue.data.rows import Row, TaggedRow, Task, TextRow, at_least_one
+from knn_ue.data.rows import Row, TaggedRow, TextRow, at_least_one
 from knn_ue.data.sources import is_named, read_named
 from knn_ue.data.tables import read_table
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task, task_name
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = {".csv": ",", ".tsv": "\t"}
 COLUMNS = (".conll", ".iob", ".iob1", ".iob2", ".bio", ".bioes", ".bilou", ".tsv", ".txt")
 
 
-def read_rows(source: str | Path, task: Task, *, labelled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
+def read_rows(source: str | Path, task: str, *, labeled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
     """Yield the rows of a file or of a named source: `vader:movies`, `hub:owner/name:split`, `paper:imdb:test`.
 
     Files, each allowed with .gz: JSON lines (.jsonl, .ndjson, .json); CSV and TSV with a header; for tagging CoNLL
     columns (.conll, .iob2, .bio, .tsv, .txt and their like); without labels .txt, one text or sentence a line. With
-    `labelled=False` labels need not be there and are left out. `scheme` is how tags are written; rows hold IOB2.
+    `labeled=False` labels need not be there and are left out. `scheme` is how tags are written; rows hold IOB2.
     A bad line raises `InvalidInputError` with file, line, rule, value and way out; no row is dropped silently.
     """
-    check_choice(task, "task", get_args(Task))
+    task = task_name(task)
     check_choice(scheme, "scheme", get_args(TagScheme))
     if isinstance(source, str) and is_named(source):
-        return read_named(source, task, labelled=labelled, scheme=scheme)
-    return read_file(Path(source).expanduser(), task, labelled=labelled, scheme=scheme)
+        return read_named(source, task, labeled=labeled, scheme=scheme)
+    return read_file(Path(source).expanduser(), task, labeled=labeled, scheme=scheme)
 
 
-def read_file(path: Path, task: Task, *, labelled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
+def read_file(path: Path, task: Task, *, labeled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
     """Yield the rows of one file, whose extension says how it is written."""
     check_file(path)
     extension = _extension(path)
-    if task == "token-classification":
-        return at_least_one(_read_tagged(path, extension, labelled=labelled, scheme=scheme), str(path))
+    if TASKS[task].is_tagging:
+        return at_least_one(_read_tagged(path, extension, labeled=labeled, scheme=scheme), str(path))
     if extension == ".txt":
-        return at_least_one(_read_plain(path, task, labelled=labelled), str(path))
+        return at_least_one(_read_plain(path, task, labeled=labeled), str(path))
     if extension in JSON_LINES:
         records = read_json_lines(path)
     elif extension in TABLES:
-        records = read_table(path, delimiter=TABLES[extension], needed=keys_of(task, labelled=labelled))
+        records = read_table(path, delimiter=TABLES[extension], needed=TASKS[task].keys(labeled=labeled))
     else:
         raise _unknown(path, extension, [*JSON_LINES, *TABLES, ".txt"])
-    build = text_row if task == "text-classification" else pair_row
-    return at_least_one((build(record, place, labelled=labelled) for place, record in records), str(path))
+    build = pair_row if TASKS[task].is_pair else text_row
+    return at_least_one((build(record, place, labeled=labeled) for place, record in records), str(path))
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[Place, Record]]:
@@ -74,12 +75,12 @@ def read_json_lines(path: Path) -> Iterator[tuple[Place, Record]]:
         yield place, record
 
 
-def _read_tagged(path: Path, extension: str, *, labelled: bool, scheme: TagScheme) -> Iterator[Row]:
+def _read_tagged(path: Path, extension: str, *, labeled: bool, scheme: TagScheme) -> Iterator[Row]:
     if extension not in (*JSON_LINES, *COLUMNS):
         raise _unknown(path, extension, [*JSON_LINES, *COLUMNS])
-    if extension == ".txt" and not labelled:
+    if extension == ".txt" and not labeled:
         return _read_sentences(path)
-    if labelled and scheme == "auto" and not path.is_file():
+    if labeled and scheme == "auto" and not path.is_file():
         raise InvalidInputError(
             f"{path} can be read only once, but finding the tag scheme takes two passes: "
             "state the scheme or save it as a file"
@@ -87,18 +88,18 @@ def _read_tagged(path: Path, extension: str, *, labelled: bool, scheme: TagSchem
 
     def read() -> Iterator[Sentence]:
         if extension in COLUMNS:
-            yield from read_conll(path, labelled=labelled)
+            yield from read_conll(path, labeled=labeled)
             return
         for place, record in read_json_lines(path):
-            tokens, tags = tokens_and_tags(record, place, labelled=labelled)
+            tokens, tags = tokens_and_tags(record, place, labeled=labeled)
             yield Sentence(tokens, tags, (place,) * len(tokens))
 
-    return tagged_rows(read, scheme, labelled=labelled)
+    return tagged_rows(read, scheme, labeled=labeled)
 
 
-def _read_plain(path: Path, task: Task, *, labelled: bool) -> Iterator[TextRow]:
-    if labelled or task == "text-pair":
-        lacks = "labels" if labelled else "pairs of texts"
+def _read_plain(path: Path, task: Task, *, labeled: bool) -> Iterator[TextRow]:
+    if labeled or TASKS[task].is_pair:
+        lacks = "labels" if labeled else "pairs of texts"
         raise InvalidInputError(f"{path} is a .txt file, which cannot hold {lacks}: use JSON lines, CSV or TSV")
     return (TextRow(check_text(line.rstrip("\r\n"), "a line", place)) for place, line in read_lines(path))
 

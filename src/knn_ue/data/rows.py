@@ -1,12 +1,10 @@
-"""The records of labelled text that every reader returns."""
+"""The records of labeled text that every reader returns."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from knn_ue.errors import InvalidInputError
-
-Task = Literal["text-classification", "text-pair", "token-classification"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ from typing import Any
 from knn_ue.data.hub import HubName, read_hub
 from knn_ue.data.lines import shorten
 from knn_ue.data.presets import paper_split, read_paper
-from knn_ue.data.rows import Row, Task, without_label
+from knn_ue.data.rows import Row, without_label
 from knn_ue.data.tags import TagScheme
 from knn_ue.data.vader import read_vader
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import Task
 
 PREFIXES = ("vader", "hub", "paper")
 
@@ -24,16 +25,17 @@ def is_named(source: str) -> bool:
     return bool(colon) and prefix in PREFIXES
 
 
-def read_named(source: str, task: Task, *, labelled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
+def read_named(source: str, task: Task, *, labeled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
     """Yield the rows of a named source.
 
     `vader:SET[:SPLIT][?ambiguous=drop]`, SET one of movies, amazon, nyt, tweets, SPLIT one of train, validation, test;
-    `hub:OWNER/NAME[/CONFIG]:SPLIT[?unlabelled=drop]`; `paper:SET:SPLIT[?path=FILE]`.
+    `hub:OWNER/NAME[/CONFIG]:SPLIT[?unlabeled=drop]`; `paper:SET:SPLIT[?path=FILE]`.
     """
     prefix, _, rest = source.partition(":")
     if prefix == "hub":
-        rest, options = _options(source, rest, ["unlabelled"])
-        return read_hub(HubName.parse(rest), task, labelled=labelled, scheme=scheme, **options)
+        rest = rest.replace("?unlabelled=", "?unlabeled=")  # as earlier versions spelled it
+        rest, options = _options(source, rest, ["unlabeled"])
+        return read_hub(HubName.parse(rest), task, labeled=labeled, scheme=scheme, **options)
     if prefix == "vader":
         rest, options = _options(source, rest, ["ambiguous"])
         _check_task(source, task, "text-classification")
@@ -44,7 +46,7 @@ def read_named(source: str, task: Task, *, labelled: bool = True, scheme: TagSch
         name, _, split = rest.partition(":")
         _check_task(source, task, paper_split(name, split)[0])
         rows = read_paper(name, split, scheme=scheme, **options)
-    return rows if labelled else map(without_label, rows)
+    return rows if labeled else map(without_label, rows)
 
 
 def _options(source: str, rest: str, known: Sequence[str]) -> tuple[str, dict[str, Any]]:

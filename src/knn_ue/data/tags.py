@@ -12,16 +12,18 @@ from knn_ue.arrays import check_choice
 from knn_ue.data.lines import Place
 from knn_ue.data.rows import TaggedRow
 from knn_ue.errors import InvalidInputError
+from knn_ue.iob2 import split_tag
 
 TagScheme = Literal["auto", "iob1", "iob2", "bioes", "bilou"]
 
 _PREFIXES = {"iob1": "OBI", "iob2": "OBI", "bioes": "OBIES", "bilou": "OBILU"}
 _PAST_IOB = {"E": "bioes", "S": "bioes", "L": "bilou", "U": "bilou"}
+_ANY_PREFIX = "BI" + "".join(_PAST_IOB)
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Tokens and tags as the file has them, and the place of each token; no tags where the file is read unlabelled."""
+    """Tokens and tags as the file has them, and the place of each token; no tags where the file is read unlabeled."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
@@ -29,10 +31,10 @@ class Sentence:
 
 
 def tagged_rows(
-    read: Callable[[], Iterator[Sentence]], scheme: TagScheme = "auto", *, labelled: bool = True
+    read: Callable[[], Iterator[Sentence]], scheme: TagScheme = "auto", *, labeled: bool = True
 ) -> Iterator[TaggedRow]:
     """Yield the sentences with IOB2 tags; "auto" reads them all once before, to see the scheme."""
-    if not labelled:
+    if not labeled:
         for sentence in read():
             yield TaggedRow(sentence.tokens)
         return
@@ -47,8 +49,7 @@ def is_tag(text: str) -> bool:
     >>> is_tag("B-PER"), is_tag("O"), is_tag("U-LOC"), is_tag("NNP"), is_tag("B-")
     (True, True, True, False, False)
     """
-    prefix, dash, kind = text.partition("-")
-    return text == "O" or (prefix in {"B", "I", *_PAST_IOB} and bool(kind) == bool(dash))
+    return split_tag(text, _ANY_PREFIX) is not None
 
 
 def detect_scheme(sentences: Iterable[Sentence]) -> TagScheme:
@@ -121,8 +122,7 @@ def _pair(converted: list[str], tag: str) -> str:
 
 
 def _parse(tag: str, place: Place) -> tuple[str, str | None]:
-    """Return the prefix and the type; the type of O is None, that of a bare "B" is empty."""
-    if not is_tag(tag):
+    """Return the prefix and the type; the type of O is None."""
+    if (found := split_tag(tag, _ANY_PREFIX)) is None:
         raise place.error("a tag must be O, B-TYPE, I-TYPE (or E, S, L, U)", tag, "correct the tag")
-    prefix, _, kind = tag.partition("-")
-    return prefix, None if tag == "O" else kind
+    return found[0], None if tag == "O" else found[1]

@@ -54,7 +54,7 @@ def read_vader(name: VaderName, *, split: VaderSplit = "all", ambiguous: Ambiguo
     check_choice(name, "the vader set", get_args(VaderName))
     check_choice(split, "split", get_args(VaderSplit))
     check_choice(ambiguous, "ambiguous", get_args(Ambiguous))
-    rows = _labelled(*_unpack(fetch_sdist(), _STEMS[name]), threshold=AMBIGUOUS_BELOW if ambiguous == "drop" else 0.0)
+    rows = _labeled(*_unpack(fetch_sdist(), _STEMS[name]), threshold=AMBIGUOUS_BELOW if ambiguous == "drop" else 0.0)
     if split == "all":
         return rows
     parts = split_rows(rows, list(SPLIT_FRACTIONS.values()), seed=SPLIT_SEED)
@@ -138,7 +138,7 @@ def _member(archive: bytes, name: str) -> bytes:
         return member.read()
 
 
-def _labelled(texts: str, ratings: str, *, threshold: float) -> Iterator[TextRow]:
+def _labeled(texts: str, ratings: str, *, threshold: float) -> Iterator[TextRow]:
     rated = {columns[0]: json.loads(columns[3]) for columns in _table(ratings)}
     seen: set[str] = set()
     for key, mean, text in _table(texts):

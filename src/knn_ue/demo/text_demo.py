@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from knn_ue.calibrators import LogitScaling
+from knn_ue.calibrators import Calibrator
 from knn_ue.data import Row, Task, TextRow, cache_folder, read_rows
 from knn_ue.demo.cache import key_of, key_of_folder, key_of_program, key_of_rows, load_outputs, save_outputs
 from knn_ue.demo.folder import demo_folder
@@ -212,7 +212,7 @@ def _load_encoder(model: Path) -> "HuggingFaceEncoder":
     return HuggingFaceEncoder.from_pretrained(model, TASK, all_layers=True)
 
 
-def _save_pipeline(folder: Path, model: Path, knn: LogitScaling, outputs: Mapping[str, Outputs]) -> None:
+def _save_pipeline(folder: Path, model: Path, knn: Calibrator, outputs: Mapping[str, Outputs]) -> None:
     """Write what `knn-ue predict` and `explain` need, unless it is there already."""
     key = key_of(model.name, key_of_program(), outputs["validation"].logits.tolist())
     noted = folder / _UE_KEY

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from knn_ue.encoding.inspection import base_prefix, last_linear
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import Task
 
 if TYPE_CHECKING:
     from knn_ue.heads.base import Head
@@ -51,14 +52,20 @@ def pooler_layers(model: Any) -> list[Any]:
     ]
 
 
-def note_training(model: Any, name: str) -> None:
-    """Record in the model's configuration how it was trained, and whether it has a head of ours."""
-    setattr(model.config, _NOTE, {"training": name, "head": head_of(model) is not None})
+def note_training(model: Any, name: str, task: Task) -> None:
+    """Record in the model's configuration how and for what it was trained, and whether it has a head of ours."""
+    setattr(model.config, _NOTE, {"training": name, "task": task, "head": head_of(model) is not None})
 
 
 def training_of(config: Any) -> str:
     """Return how the model was trained; "plain" where nothing is recorded, as for any model of somebody else."""
     return str(_note(config).get("training", "plain"))
+
+
+def noted_task(config: Any) -> str | None:
+    """Return what the model was trained for, None where nothing is recorded."""
+    found = _note(config).get("task")
+    return None if found is None else str(found)
 
 
 def has_saved_head(config: Any) -> bool:

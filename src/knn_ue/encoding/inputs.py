@@ -13,26 +13,16 @@ Labels and tags may be left out. A label is looked up by its name; where the mod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Literal, get_args
 
 import numpy as np
 
 from knn_ue.arrays import IntArray
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task
 
-Task = Literal["text-classification", "text-pair", "token-classification"]
-TASKS: tuple[Task, ...] = get_args(Task)
+# Batches that are read and answered at a time: enough rows to sort by length, few enough that memory stays flat.
+WINDOW_BATCHES = 32
 
-_FIELDS: dict[Task, tuple[str, ...]] = {
-    "text-classification": ("text",),
-    "text-pair": ("premise", "hypothesis"),
-    "token-classification": ("tokens",),
-}
-_WANTED: dict[Task, str] = {
-    "text-classification": 'a string or {"text", "label"}',
-    "text-pair": 'a (premise, hypothesis) tuple or {"premise", "hypothesis", "label"}',
-    "token-classification": 'a list of words or {"tokens", "tags"}',
-}
 _SHOWN_NAMES = 12
 _WINDOW_CHARACTERS = 1 << 22
 
@@ -48,19 +38,22 @@ class Example:
     labels: tuple[str, ...] | None = None
 
 
-def read_examples(rows: Iterable[object], task: Task, *, start: int = 0) -> list[Example]:
-    """Read every row; `start` is the number of the first one, for messages."""
-    return [read_example(row, task, number) for number, row in enumerate(_checked_rows(rows), start=start)]
+def read_examples(rows: Iterable[object], task: Task) -> Iterator[Example]:
+    """Yield every row as an example; what is an example already is passed on."""
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise InvalidInputError(f"rows must be a list of rows, got one {type(rows).__name__}: wrap it in a list")
+    for number, row in enumerate(rows):
+        yield row if isinstance(row, Example) else read_example(row, task, number)
 
 
-def read_windows(rows: Iterable[object], task: Task, *, n_rows: int) -> Iterator[list[Example]]:
-    """Yield `n_rows` examples at a time, fewer where the texts are very long: a bound on what is held at once."""
+def windows(examples: Iterable[Example], *, batch_size: int) -> Iterator[list[Example]]:
+    """Yield `WINDOW_BATCHES` batches at a time, fewer where texts are very long: a bound on what is held at once."""
     window: list[Example] = []
     room = _WINDOW_CHARACTERS
-    for number, row in enumerate(_checked_rows(rows)):
-        window.append(read_example(row, task, number))
-        room -= sum(map(len, window[-1].parts))
-        if len(window) == n_rows or room < 0:
+    for example in examples:
+        window.append(example)
+        room -= sum(map(len, example.parts))
+        if len(window) == batch_size * WINDOW_BATCHES or room < 0:
             yield window
             window, room = [], _WINDOW_CHARACTERS
     if window:
@@ -77,20 +70,21 @@ def read_example(row: object, task: Task, number: int = 0) -> Example:
     """
     if isinstance(row, Example):
         return row
+    record = TASKS[task]
     content, labels = _content(row, task), None
     if content is not None:
         labels = _read_labels(row, task, number)
     elif (content := _bare_content(row, task)) is None:
-        raise InvalidInputError(f"row {number} must be {_WANTED[task]} for {task}, got {_shown(row)}")
+        raise InvalidInputError(f"row {number} must be {record.example} for {task}, got {_shown(row)}")
     parts = tuple(_read_text(value, number) for value in content)
-    if task == "token-classification" and labels is not None and len(labels) != len(parts):
+    if record.is_tagging and labels is not None and len(labels) != len(parts):
         raise InvalidInputError(
             f"row {number} has {len(parts)} words but {len(labels)} tags: give each word exactly one tag"
         )
     return Example(parts, labels)
 
 
-def all_labelled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
+def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
     """Return whether the examples have labels; all must, or none. `expected` is what earlier examples had."""
     for number, example in enumerate(examples, start=start):
         found = example.labels is not None
@@ -126,34 +120,27 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
     return np.asarray(numbers, dtype=np.int64)
 
 
-def _checked_rows(rows: Iterable[object]) -> Iterable[object]:
-    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
-        raise InvalidInputError(f"rows must be a list of rows, got one {type(rows).__name__}: wrap it in a list")
-    return rows
-
-
 def _field(row: object, name: str) -> object:
     return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
 
 
 def _content(row: object, task: Task) -> Sequence[object] | None:
-    fields = [_field(row, name) for name in _FIELDS[task]]
+    fields = [_field(row, name) for name in TASKS[task].input_keys]
     if any(value is None for value in fields):
         return None
-    if task != "token-classification":
+    if not TASKS[task].is_tagging:
         return fields
     (words,) = fields
     return list(words) if isinstance(words, Iterable) and not isinstance(words, (str, Mapping)) else None
 
 
 def _bare_content(row: object, task: Task) -> Sequence[object] | None:
-    if task == "text-classification":
-        return [row] if isinstance(row, str) else None
-    if task == "token-classification" and isinstance(row, str):
-        return row.split()
-    if not isinstance(row, (list, tuple)) or (task == "text-pair" and len(row) != 2):
+    record = TASKS[task]
+    if isinstance(row, str) and not record.is_pair:
+        return row.split() if record.is_tagging else [row]
+    if not isinstance(row, (list, tuple)):
         return None
-    return row
+    return row if record.is_tagging or (record.is_pair and len(row) == 2) else None
 
 
 def _read_text(value: object, number: int) -> str:
@@ -167,8 +154,8 @@ def _read_text(value: object, number: int) -> str:
 
 
 def _read_labels(row: object, task: Task, number: int) -> tuple[str, ...] | None:
-    tagging = task == "token-classification"
-    value = _field(row, "tags" if tagging else "label")
+    tagging = TASKS[task].is_tagging
+    value = _field(row, TASKS[task].label_key)
     if value is None:
         return None
     if tagging and (isinstance(value, str) or not isinstance(value, Iterable)):

@@ -1,10 +1,10 @@
-"""What a loaded Hugging Face model says about itself: its classes, its limits, the last layer of its head."""
+"""What a Hugging Face model says about itself: its classes, its limits, where it classifies, its last layer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from knn_ue.encoding.inputs import Task
+from knn_ue.encoding.options import Pooling
 from knn_ue.errors import InvalidInputError
 
 _DEFAULT_MAX_LENGTH = 512
@@ -41,14 +41,47 @@ def check_layer(config: Any, layer: int) -> None:
         )
 
 
-def check_head(config: Any, task: Task, path: str) -> None:
-    """Raise where a model was saved with the other kind of head, whose weights may fit by mere accident."""
-    other = "ForSequenceClassification" if task == "token-classification" else "ForTokenClassification"
-    for architecture in config.architectures or ():
-        if architecture.endswith(other):
-            raise InvalidInputError(
-                f"{path} holds a {architecture}, which cannot do {task}: choose another task or model"
-            )
+def is_decoder_only(config: Any) -> bool:
+    """Return whether a token sees only those before it, as in GPT-2 and Llama: the last one knows the whole text."""
+    from transformers.models.auto import modeling_auto as auto
+
+    if getattr(config, "is_encoder_decoder", False):
+        return False
+    causal = config.model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    masked = config.model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return bool(getattr(config, "is_decoder", False)) or (causal and not masked)
+
+
+def find_pooling(model: Any, tokenizer: Any, given: Pooling | None, *, tagging: bool) -> Pooling:
+    """Return the pooling to use for a model; raise where `given` would give every text the same features."""
+    if tagging:
+        return given or "cls"
+    special: list[int] = tokenizer("")["input_ids"]
+    has_cls = tokenizer.cls_token_id is not None and tokenizer.cls_token_id in special
+    # XLNet writes CLS at the end, where even a decoder has seen the text.
+    sees_text = has_cls and (not is_decoder_only(model.config) or special[-1] == tokenizer.cls_token_id)
+    if given == "cls" and not sees_text:
+        why = "its first token sees no other one" if is_decoder_only(model.config) else "it has no CLS token"
+        raise InvalidInputError(f'pooling="cls" does not work with this model, {why}: use pooling="last" or "mean"')
+    return given or ("cls" if sees_text else "last")
+
+
+def padding_id_of(config: Any) -> int | None:
+    """Return the token number that the model takes for padding, which decides where a decoder classifies."""
+    found: int | None = config.get_text_config().pad_token_id
+    return found
+
+
+def position_reader(model: Any, tokenizer: Any, pooling: Pooling, *, tagging: bool) -> Callable[[Sequence[int]], int]:
+    """Return what finds, in the token numbers of a text, the one at which its row is read."""
+    if pooling == "last":
+        return lambda ids: len(ids) - 1
+    if pooling == "pooled" and not tagging and is_decoder_only(model.config):
+        pad_id = padding_id_of(model.config)
+        # As the models of transformers do it: the rightmost token that is not padding.
+        return lambda ids: max((place for place, number in enumerate(ids) if number != pad_id), default=0)
+    cls_id = tokenizer.cls_token_id
+    return lambda ids: ids.index(cls_id) if cls_id in ids else 0
 
 
 def base_prefix(model: Any) -> str:
@@ -67,7 +100,7 @@ def last_linear(model: Any) -> Any:
     ]
     if not found:
         raise InvalidInputError(
-            f'{type(model).__name__} has no linear layer that makes its {n_classes} logits: use pooling="cls"'
+            f"{type(model).__name__} has no linear layer that makes its {n_classes} logits: use another pooling"
         )
     return found[-1]
 

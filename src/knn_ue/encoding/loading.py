@@ -7,12 +7,12 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from knn_ue.arrays import check_choice
-from knn_ue.encoding.heads import attach_head, has_saved_head
-from knn_ue.encoding.inputs import TASKS, Task
-from knn_ue.encoding.inspection import check_head, last_linear, saved_names
+from knn_ue.encoding.heads import attach_head, has_saved_head, noted_task
+from knn_ue.encoding.inspection import last_linear, saved_names
+from knn_ue.encoding.model_files import read_record
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.hub_access import cache_only_if_unreachable
+from knn_ue.tasks import TASKS, Task, task_name
 
 # Their tokenizers see a word at the start of a text and inside it as two different things.
 _NEEDS_PREFIX_SPACE = {"roberta", "deberta", "gpt2", "bloom", "longformer", "bart", "modernbert"}
@@ -43,13 +43,41 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> Any:
         return AutoConfig.from_pretrained(str(path), trust_remote_code=trust_remote_code)
 
 
+def find_task(path: str | Path, given: str | None = None, *, trust_remote_code: bool = False) -> Task:
+    """Return what the model is for: as it was recorded in training, else as its architecture tells.
+
+    An architecture for texts does not tell texts from pairs: without a record it is for texts unless `given` says
+    otherwise. Raises where `given` (either form) is not what the model is for, or nothing is known.
+    """
+    config = load_config(path, trust_remote_code=trust_remote_code)
+    recorded = noted_task(config)
+    if recorded is None and (record := read_record(path)) is not None:  # models trained by earlier versions
+        recorded = record.get("task")
+    if recorded is not None:
+        known = task_name(recorded)
+        if given is not None and task_name(given) != known:
+            raise InvalidInputError(f"{path} was trained for {known}, got task={given!r}: use task={known!r}")
+        return known
+    architecture = next(iter(config.architectures or ()), "")
+    possible = [record.name for record in TASKS.values() if architecture.endswith(record.architecture)]
+    if given is None:
+        if not possible:
+            raise InvalidInputError(
+                f"{path} does not tell what it was trained for: choose the task text, pair or ner (task=..., --task)"
+            )
+        return possible[0]
+    if possible and task_name(given) not in possible:
+        right = " or ".join(f"task={name!r}" for name in possible)
+        raise InvalidInputError(f"{path} holds a {architecture}, which cannot do {task_name(given)}: use {right}")
+    return task_name(given)
+
+
 def load_tokenizer(path: str | Path, task: Task, *, trust_remote_code: bool = False) -> Any:
     """Load the tokenizer of a model, made ready for lists of words where the task needs them."""
-    check_choice(task, "task", TASKS)
     config = load_config(path, trust_remote_code=trust_remote_code)
     from transformers import AutoTokenizer
 
-    words = task == "token-classification" and config.model_type in _NEEDS_PREFIX_SPACE
+    words = TASKS[task].is_tagging and config.model_type in _NEEDS_PREFIX_SPACE
     extra = {"add_prefix_space": True} if words else {}
     with _loading(path):
         tokenizer = AutoTokenizer.from_pretrained(str(path), trust_remote_code=trust_remote_code, **extra)
@@ -70,11 +98,9 @@ def load_model(
     config = load_config(path, trust_remote_code=trust_remote_code)
     from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
-    auto = AutoModelForTokenClassification if task == "token-classification" else AutoModelForSequenceClassification
+    auto = AutoModelForTokenClassification if TASKS[task].is_tagging else AutoModelForSequenceClassification
     saved = saved_names(config)
-    if class_names is None:
-        check_head(config, task, str(path))
-    else:
+    if class_names is not None:
         config.id2label = dict(enumerate(class_names))
         config.label2id = {name: number for number, name in enumerate(class_names)}
         config.problem_type = "single_label_classification"
@@ -92,6 +118,14 @@ def load_model(
     if class_names is not None and tuple(class_names) != saved:
         _start_anew(last_linear(model), config)  # a head of the right size may still be for other classes
     return model.float().eval(), [name for name, _ in model.named_parameters() if name in missing]
+
+
+def share_padding(model: Any, tokenizer: Any) -> None:
+    """Give a model about to be trained a padding token where it has none: that of its tokenizer, or the end of text."""
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
 
 
 def _load_head(path: str | Path) -> Any:

@@ -4,18 +4,20 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from knn_ue.arrays import check_choice, check_positive
-from knn_ue.encoding.inputs import Task
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task
 
-Pooling = Literal["cls", "mean", "pooled"]
+Pooling = Literal["cls", "last", "mean", "pooled"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingOptions:
     """What a feature is.
 
-    `pooling`: "cls" (the first token; in tagging the first sub-word of each word), "mean" (over all real tokens, the
-    special ones among them) or "pooled" (what the head's last linear layer reads). `layer` counts as
+    `pooling`: "cls" (the CLS token; in tagging the first sub-word of each word), "last" (the last real token, for
+    decoder-only models), "mean" (over all real tokens, the special ones among them) or "pooled" (what the head's last
+    linear layer reads, at the position where the model classifies). None is "cls" where the model has a CLS token that
+    sees the text, and "last" otherwise; the encoder's own options hold the choice. `layer` counts as
     `hidden_states` does: 0 the embeddings, 1 the first layer, -1 the final one. `all_layers` adds every layer but
     the embeddings to `Outputs.layers`. `max_length` counts sub-words and special tokens and ends where the
     positions of the model do; None is what it was made for, at most 512. `context_words` on each side surround a
@@ -26,7 +28,7 @@ class EncodingOptions:
     -1
     """
 
-    pooling: Pooling = "cls"
+    pooling: Pooling | None = None
     layer: int = -1
     all_layers: bool = False
     max_length: int | None = None
@@ -35,7 +37,8 @@ class EncodingOptions:
     passes: int = 1
 
     def __post_init__(self) -> None:
-        check_choice(self.pooling, "pooling", get_args(Pooling))
+        if self.pooling is not None:
+            check_choice(self.pooling, "pooling", get_args(Pooling))
         check_positive(self.batch_size, "batch_size")
         check_positive(self.passes, "passes")
         if self.max_length is not None:
@@ -50,8 +53,8 @@ class EncodingOptions:
 
     def check_task(self, task: Task) -> None:
         """Raise where `pooling` has no meaning for the task."""
-        if task == "token-classification" and self.pooling == "mean":
+        if TASKS[task].is_tagging and self.pooling in ("last", "mean"):
             raise InvalidInputError(
-                'pooling="mean" is for whole texts; a tagged word is represented by its first sub-word: '
+                f'pooling="{self.pooling}" is for whole texts; a tagged word is represented by its first sub-word: '
                 'use pooling="cls" or "pooled"'
             )

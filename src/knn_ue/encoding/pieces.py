@@ -5,7 +5,7 @@ A sentence to be tagged becomes as many overlapping windows as it needs: every w
 which it has most context.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.arrays import IntArray
-from knn_ue.encoding.inputs import Example, Task
+from knn_ue.encoding.inputs import Example
 from knn_ue.encoding.words import best_windows, cut_windows, with_every_word, word_spans
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task
 
 TokenIds = dict[str, list[int]]
 
@@ -41,17 +42,27 @@ class Pieces:
     n_truncated: int
 
 
-def make_pieces(tokenizer: Any, examples: Sequence[Example], *, task: Task, max_length: int) -> Pieces:
-    """Tokenize the examples; output rows are numbered from 0, one an example, or one a word in tagging."""
-    capacity = max_length - tokenizer.num_special_tokens_to_add(pair=task == "text-pair")
+def make_pieces(
+    tokenizer: Any,
+    examples: Sequence[Example],
+    *,
+    task: Task,
+    max_length: int,
+    position_of: Callable[[Sequence[int]], int],
+) -> Pieces:
+    """Tokenize the examples; output rows are numbered from 0, one per example, or one per word in tagging.
+
+    `position_of` tells from the token numbers of a text or pair at which of them its row is read.
+    """
+    capacity = max_length - tokenizer.num_special_tokens_to_add(pair=TASKS[task].is_pair)
     if capacity < 1:
         raise InvalidInputError(f"max_length={max_length} leaves no room beside the special tokens: raise it")
-    if task == "token-classification":
+    if TASKS[task].is_tagging:
         return _tagging_pieces(tokenizer, examples, capacity)
     if not examples:
         return Pieces([], 0, 0)
     first = [example.parts[0] for example in examples]
-    second = [example.parts[1] for example in examples] if task == "text-pair" else None
+    second = [example.parts[1] for example in examples] if TASKS[task].is_pair else None
     encoded = tokenizer(first, second, truncation="longest_first", max_length=max_length)
     names = [name for name in encoded if name != "attention_mask"]
     pieces: list[Piece] = []
@@ -59,8 +70,7 @@ def make_pieces(tokenizer: Any, examples: Sequence[Example], *, task: Task, max_
         inputs: TokenIds = {name: list(encoded[name][row]) for name in names}
         if not inputs["input_ids"]:  # an empty text, and a tokenizer without special tokens
             inputs = {name: [_unknown_id(tokenizer) if name == "input_ids" else 0] for name in names}
-        position = _cls_position(tokenizer, inputs["input_ids"])
-        pieces.append(Piece(inputs, np.array([row]), np.array([position])))
+        pieces.append(Piece(inputs, np.array([row]), np.array([position_of(inputs["input_ids"])])))
     return Pieces(pieces, len(examples), sum(bool(encoding.overflowing) for encoding in encoded.encodings))
 
 
@@ -83,11 +93,12 @@ def batches_by_length(pieces: Sequence[Piece], batch_size: int) -> Iterator[list
         yield ordered[start : start + batch_size]
 
 
-def padding_of(tokenizer: Any) -> dict[str, int]:
-    """Return the number that pads each input."""
-    if tokenizer.pad_token_id is None:
+def padding_of(tokenizer: Any, needed: int | None = None) -> dict[str, int]:
+    """Return the number that pads each input; `needed` is the one that the model itself takes for padding."""
+    pad_id = tokenizer.pad_token_id if needed is None else needed
+    if pad_id is None:
         raise InvalidInputError("the tokenizer has no padding token: set tokenizer.pad_token and save the model again")
-    return {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+    return {"input_ids": pad_id, "token_type_ids": tokenizer.pad_token_type_id}
 
 
 def _tagging_pieces(tokenizer: Any, examples: Sequence[Example], capacity: int) -> Pieces:
@@ -141,7 +152,3 @@ def _unknown_id(tokenizer: Any) -> int:
         if number is not None:
             return int(number)
     raise InvalidInputError("the tokenizer has no unknown token to stand for a word without sub-words: set unk_token")
-
-
-def _cls_position(tokenizer: Any, ids: Sequence[int]) -> int:
-    return ids.index(tokenizer.cls_token_id) if tokenizer.cls_token_id in ids else 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
-from knn_ue.metrics.entities import find_spans, mark_entities, parse_tag
+from knn_ue.iob2 import find_spans, is_tag_set, parse_tag
 from knn_ue.types import Outputs
 
 
@@ -125,7 +125,7 @@ class Spans:
 
 def is_tagged(outputs: Outputs) -> bool:
     """Say whether the rows are words of sentences and the classes IOB2 tags."""
-    return outputs.groups is not None and outputs.class_names is not None and mark_entities(outputs.class_names)
+    return outputs.groups is not None and outputs.class_names is not None and is_tag_set(outputs.class_names)
 
 
 def find_entities(outputs: Outputs, classes: IntArray) -> Spans:

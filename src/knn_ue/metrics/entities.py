@@ -1,9 +1,5 @@
-"""Entities in tag sequences: which were found, with what confidence, and which were missed.
+"""Entities in IOB2 tags: which were found, with what confidence, and which were missed; `knn_ue.iob2` reads them."""
 
-Tags are IOB2: "O", "B-TYPE", "I-TYPE". As in seqeval's default mode, an I-TYPE that continues nothing begins an entity.
-"""
-
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -25,13 +21,14 @@ from knn_ue.arrays import (
     read_only,
 )
 from knn_ue.errors import InvalidInputError
+from knn_ue.iob2 import Tags, extract_entities, find_spans, is_tag_set, one_sentence, same_spans
 from knn_ue.metrics.inputs import checked_confidence
 from knn_ue.metrics.weights import checked_weights, ratio
 
-_IOB2 = re.compile(r"O|[BI](-.*)?")
+__all__ = ["EntityScores", "extract_entities", "mark_entities", "score_entities", "sentences"]
 
 Aggregate = Literal["product", "mean", "min"]
-Tags = Sequence[str] | npt.NDArray[np.str_]
+mark_entities = is_tag_set  # the public name
 ValuesT = TypeVar("ValuesT", bound=Sequence[Any] | npt.NDArray[Any])
 
 
@@ -75,25 +72,6 @@ class EntityScores:
         )
 
 
-def mark_entities(class_names: Sequence[str]) -> bool:
-    """Say whether the classes of a tagger are IOB2 tags; those of a part-of-speech tagger, say, are not.
-
-    >>> mark_entities(["O", "B-PER", "I-PER"]), mark_entities(["NOUN", "VERB"]), mark_entities(["O"])
-    (True, False, False)
-    """
-    return all(map(_IOB2.fullmatch, class_names)) and any(name != "O" for name in class_names)
-
-
-def extract_entities(tags: Tags) -> list[tuple[str, int, int]]:
-    """Return the (type, first, last) of each entity in the tags of one sentence; `last` is inside the entity.
-
-    >>> extract_entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
-    [('PER', 0, 1), ('LOC', 3, 3), ('LOC', 4, 4)]
-    """
-    names, (spans,) = find_spans([_one_sentence(tags)], np.zeros(1, dtype=np.int64))
-    return [(names[kind], first, last) for kind, first, last in spans.T.tolist()]
-
-
 def score_entities(
     *,
     gold: Sequence[Tags],
@@ -111,17 +89,15 @@ def score_entities(
     (array([0.25]), array([ True]), 1.0)
     """
     check_choice(aggregate, "aggregate", get_args(Aggregate))
-    tags = [list(map(_one_sentence, side)) for side in (gold, predicted)]
+    tags = [list(map(one_sentence, side)) for side in (gold, predicted)]
     scores = [float_vector(sentence, "the confidence of a sentence") for sentence in confidence]
     lengths = _sentence_lengths(tags[0], tags[1], scores)
     tokens = checked_confidence(np.concatenate(scores))
     check_not_empty(len(tokens), "gold")
     _, (truth, found) = find_spans([list(chain.from_iterable(side)) for side in tags], np.cumsum(lengths) - lengths)
-    expected = np.full((3, len(tokens)), -1)
-    expected[:, truth[1]] = truth
     return EntityScores(
         confidence=read_only(_combine(tokens, found[1], found[2], aggregate)),
-        correct=read_only((expected[:, found[1]] == found).all(axis=0)),
+        correct=read_only(same_spans(found, truth, n_words=len(tokens))),
         n_gold=truth.shape[1],
     )
 
@@ -164,12 +140,6 @@ def sentences(values: ValuesT, groups: IntArray) -> list[ValuesT]:
     return [values[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]  # type: ignore[misc]
 
 
-def _one_sentence(tags: Tags) -> list[str]:
-    if isinstance(tags, str):
-        raise InvalidInputError(f"the tags of a sentence must be a list of strings, got {tags!r}: split it")
-    return tags.tolist() if isinstance(tags, np.ndarray) else list(tags)
-
-
 def _sentence_lengths(gold: list[list[str]], predicted: list[list[str]], confidence: list[FloatArray]) -> IntArray:
     check_not_empty(len(gold), "gold")
     check_length(len(predicted), "predicted", len(gold))
@@ -183,44 +153,6 @@ def _sentence_lengths(gold: list[list[str]], predicted: list[list[str]], confide
             f"{n_gold}, {n_predicted} and {n_confidence}: align them word by word"
         )
     return lengths[0]
-
-
-def find_spans(sequences: Sequence[list[str]], offsets: IntArray) -> tuple[list[str], list[IntArray]]:
-    """Return the names of the types, and for each flat sequence the (3, entities) array of type, first, last token.
-
-    `offsets` are the positions where a sentence begins.
-    """
-    try:
-        codes = {tag: code for code, tag in enumerate(dict.fromkeys(chain.from_iterable(sequences)))}
-    except TypeError:
-        raise InvalidInputError("tags must be strings, got lists of them: pass one sentence at a time") from None
-    prefixes, kinds = zip(*map(parse_tag, codes), strict=True) if codes else ((), ())
-    names = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
-    prefix_of, kind_of = np.array(prefixes, dtype=str), np.array([names[kind] for kind in kinds], dtype=np.int64)
-    spans = []
-    for tags in sequences:
-        numbers = np.fromiter(map(codes.__getitem__, tags), dtype=np.int64, count=len(tags))
-        opens = np.zeros(len(tags), dtype=bool)
-        opens[offsets[offsets < len(tags)]] = True
-        spans.append(_spans((prefix_of != "O")[numbers], (prefix_of == "B")[numbers] | opens, kind_of[numbers]))
-    return list(names), spans
-
-
-def _spans(inside: BoolArray, begins: BoolArray, kind: IntArray) -> IntArray:
-    continues = inside & ~begins
-    continues[1:] &= inside[:-1] & (kind[1:] == kind[:-1])
-    first = np.flatnonzero(inside & ~continues)
-    last = np.flatnonzero(inside & ~np.append(continues[1:], False)[: len(inside)])
-    return np.stack((kind[first], first, last))
-
-
-def parse_tag(tag: object) -> tuple[str, str]:
-    """Return the prefix ("O", "B" or "I") and the type of a tag."""
-    if isinstance(tag, str):
-        prefix, _, kind = tag.partition("-")
-        if tag == "O" or prefix in ("B", "I"):
-            return prefix, kind or "_"  # a bare "B" has no type; seqeval calls it "_"
-    raise InvalidInputError(f"tags must be O, B-TYPE or I-TYPE (IOB2), got {tag!r}: convert the tags first")
 
 
 def _combine(tokens: FloatArray, first: IntArray, last: IntArray, aggregate: Aggregate) -> FloatArray:

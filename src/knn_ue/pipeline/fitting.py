@@ -1,7 +1,8 @@
 """Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -9,19 +10,20 @@ from knn_ue.arrays import BoolArray, check_choice, check_positive
 from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data.splits import half_of
 from knn_ue.decisions import Decision, RiskThreshold
-from knn_ue.encoding import EncodingOptions, Example
-from knn_ue.encoding.heads import training_of
-from knn_ue.encoding.huggingface import HuggingFaceEncoder
-from knn_ue.encoding.inputs import class_numbers
+from knn_ue.encoding.contract import Encoder, EncoderOptions
+from knn_ue.encoding.inputs import Example, class_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import score_answers
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.index_choice import check_index_of, searches, tune_calibrator
-from knn_ue.pipeline.rows import Rows, count_stored, labelled_examples
+from knn_ue.pipeline.rows import Rows, count_stored, labeled_examples
 from knn_ue.stores import IndexOptions, balanced_rows, check_address
+from knn_ue.tasks import TASKS
 from knn_ue.tuning import Tolerance
 from knn_ue.types import Outputs, Progress, Step
+
+_ABSENT = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class FitOptions:
 
 
 def fit_rows(
-    encoder: HuggingFaceEncoder,
+    encoder: Encoder,
     train_rows: Rows | Outputs,
     validation_rows: Rows | Outputs,
     options: FitOptions,
@@ -75,7 +77,7 @@ def fit_rows(
         check_index_of(options.method, options.index, encoder.encode([]))
     if not METHODS[options.method].reads_training:
         train = []  # checked like all others, but there is no need to run the model on them
-    if options.max_stored is not None and not isinstance(train, Outputs) and encoder.task != "token-classification":
+    if options.max_stored is not None and not isinstance(train, Outputs) and not TASKS[encoder.task].is_tagging:
         # Texts that will not be stored need not go through the model; of a sentence some words may be.
         labels = class_numbers(train, encoder.class_names)
         train = [train[row] for row in balanced_rows(labels, options.max_stored, seed=options.seed)]
@@ -131,27 +133,26 @@ def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
     return fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions)
 
 
-def encoder_for(encoder: HuggingFaceEncoder, chosen: EncodingOptions, method: str) -> HuggingFaceEncoder:
+def encoder_for(encoder: Encoder, chosen: EncoderOptions, method: str) -> Encoder:
     """Return the encoder as the user chose it, but for what the method needs; raise unless its training fits."""
     training, tasks = METHODS[method].training, METHODS[method].tasks
     if encoder.task not in tasks:
         raise InvalidInputError(f"{method} is for {' and '.join(tasks)} only, got task {encoder.task!r}")
-    found = training_of(encoder.model.config)
-    if found != training.name:
+    if encoder.training != training.name:
         raise InvalidInputError(
-            f"{method} needs a model with {training.name} training, this one has {found}: "
+            f"{method} needs a model with {training.name} training, this one has {encoder.training}: "
             f"run knn-ue train --method {method} ..., or choose another method"
         )
     needed = dict(METHODS[method].encoding)
-    if chosen.passes > 1:  # by the user, who may want another number of them
+    if getattr(chosen, "passes", 1) > 1:  # by the user, who may want another number of them
         needed.pop("passes", None)
-    options = replace(chosen, **needed)
-    if encoder.options == options:
-        return encoder
-    return HuggingFaceEncoder(encoder.model, encoder.tokenizer, encoder.task, options=options)
+    wanted = {field.name: getattr(chosen, field.name) for field in fields(chosen)} | needed
+    changes = {name: value for name, value in wanted.items() if getattr(encoder.options, name, _ABSENT) != value}
+    changed = encoder.with_options(**changes) if changes else encoder
+    return encoder if changed.options == encoder.options else changed
 
 
-def check_outputs(made: EncodingOptions, needed: EncodingOptions, method: str) -> None:
+def check_outputs(made: EncoderOptions, needed: EncoderOptions, method: str) -> None:
     """Raise where outputs of an encoder with the options `made` are not those the method will see when it predicts.
 
     Layers that are missing are named by the method that reads them.
@@ -165,10 +166,11 @@ def check_outputs(made: EncodingOptions, needed: EncodingOptions, method: str) -
             )
 
 
-def chosen_options(options: EncodingOptions, method: str) -> EncodingOptions:
+def chosen_options(options: EncoderOptions, method: str) -> EncoderOptions:
     """Return the options of a fitted encoder without what only its method needed."""
-    defaults = EncodingOptions()
-    return replace(options, **{name: getattr(defaults, name) for name in METHODS[method].encoding})
+    needed = METHODS[method].encoding
+    defaults: Any = {field.name: field.default for field in fields(options) if field.name in needed}
+    return replace(options, **defaults)
 
 
 def stage(progress: Progress | None, name: str) -> Step | None:
@@ -176,9 +178,9 @@ def stage(progress: Progress | None, name: str) -> Step | None:
     return None if progress is None else lambda done, total: progress(name, done, total)
 
 
-def _checked(encoder: HuggingFaceEncoder, rows: Rows | Outputs, *, name: str) -> list[Example] | Outputs:
+def _checked(encoder: Encoder, rows: Rows | Outputs, *, name: str) -> list[Example] | Outputs:
     if not isinstance(rows, Outputs):
-        return labelled_examples(rows, encoder.task, encoder.class_names, name=name)
+        return labeled_examples(rows, encoder.task, encoder.class_names, name=name)
     rows.require_labels(f"the {name} set of fit")
     if rows.n_classes != len(encoder.class_names):
         raise InvalidInputError(
@@ -188,7 +190,7 @@ def _checked(encoder: HuggingFaceEncoder, rows: Rows | Outputs, *, name: str) ->
     return rows
 
 
-def _encoded(encoder: HuggingFaceEncoder, rows: list[Example] | Outputs, progress: Step | None) -> Outputs:
+def _encoded(encoder: Encoder, rows: list[Example] | Outputs, progress: Step | None) -> Outputs:
     return rows if isinstance(rows, Outputs) else encoder.encode(rows, progress=progress)
 
 

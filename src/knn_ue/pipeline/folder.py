@@ -1,14 +1,12 @@
 """A fitted pipeline <-> one UE folder: options, validation outputs, calibrator and model, written in one step.
 
-meta.json                       task, method, encoder options, class names, model name, decisions
+meta.json                       task, class names, method, what the encoder says of itself, decisions
 arrays.<generation>.safetensors validation outputs, held-out mask, drift percentiles
 calibrator.<generation>/        what the calibrator's own `save` writes, datastores inside
-model.<generation>/             the model's files (`model_files`); absent where the model is a name on the hub
+model.<generation>/             the encoder's files; absent where it needs none, as a model on the hub
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.decisions import registry
-from knn_ue.encoding import EncodingOptions
-from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.encoding.contract import Encoder, EncoderPart
+from knn_ue.encoding.registry import open_encoder
 from knn_ue.errors import StorageError
 from knn_ue.methods import load_calibrator
 from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
-from knn_ue.pipeline.model_files import ModelSource, copy_model, open_model
 from knn_ue.storage import (
     FolderContent,
     Parsed,
@@ -31,6 +28,7 @@ from knn_ue.storage import (
     write_folder,
 )
 from knn_ue.storage.texts import PackedTexts
+from knn_ue.tasks import task_name
 from knn_ue.types import Outputs
 
 KIND = "pipeline"
@@ -41,8 +39,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 def save_pipeline(
     path: str | Path,
-    encoder: HuggingFaceEncoder,
-    source: ModelSource,
+    encoder: Encoder,
     fitted: Fitted,
     calibrator_folder: Path | None,
 ) -> None:
@@ -51,14 +48,15 @@ def save_pipeline(
     folders: dict[str, SubfolderWriter | Path] = {"calibrator": fitted.calibrator.save}
     if calibrator_folder is not None and _is_inside(calibrator_folder, target):
         folders["calibrator"] = calibrator_folder
-    if source.folder is not None:
-        inside = _is_inside(source.folder.parent, target)
-        folders["model"] = source.folder.parent if inside else partial(copy_model, source)
+    part = encoder.to_part()
+    if part.folder is not None and _is_inside(part.folder, target):
+        folders["model"] = part.folder
+    elif part.write is not None:
+        folders["model"] = part.write
     options = {
-        "task": encoder.task,
-        "encoder": asdict(encoder.options),
-        "class_names": list(encoder.class_names),
-        "model": {"name": source.name, "commit": source.commit},
+        "task": part.task,
+        "encoder": {"kind": part.kind, **part.plain},
+        "class_names": list(part.class_names),
     }
     write_folder(target, kind=KIND, options=options | _to_options(fitted), arrays=_to_arrays(fitted), folders=folders)
 
@@ -85,70 +83,47 @@ def read_fitted(path: str | Path) -> Fitted:
     return parse_folder(path, lambda stored: _checked(stored, lambda: _from_stored(stored)), kind=KIND)
 
 
-def load_pipeline(
-    path: str | Path, *, device: str, trust_remote_code: bool
-) -> tuple[HuggingFaceEncoder, ModelSource, Fitted, Path]:
+def load_pipeline(path: str | Path, *, device: str, trust_remote_code: bool) -> tuple[Encoder, Fitted, Path]:
     """Open a UE folder; the last item returned is the folder of its calibrator."""
     return parse_folder(
         path, lambda stored: _parse(stored, device=device, trust_remote_code=trust_remote_code), kind=KIND
     )
 
 
-def load_fitted(path: str | Path, encoder: HuggingFaceEncoder, source: ModelSource) -> tuple[Fitted, Path] | None:
-    """Open a UE folder for a model that is in memory already; None where the folder holds another model."""
-    return parse_folder(path, lambda stored: _parse_fitted(stored, encoder, source), kind=KIND)
+def load_fitted(path: str | Path, encoder: Encoder) -> tuple[Fitted, Path] | None:
+    """Open a UE folder for an encoder that is in memory already; None where the folder holds another one."""
+    return parse_folder(path, lambda stored: _parse_fitted(stored, encoder), kind=KIND)
 
 
-def load_encoder(path: str | Path, task: Any, **options: Any) -> tuple[HuggingFaceEncoder, ModelSource]:
-    """Load the model at `path`, a folder or a name on the hub, and record which one it was."""
-    source = ModelSource.of(path)
-    encoder = HuggingFaceEncoder.from_pretrained(source.folder or path, task, **options)
-    if source.name is not None:
-        source = ModelSource(name=source.name, commit=getattr(encoder.model.config, "_commit_hash", None))
-    return encoder, source
-
-
-def _parse(
-    stored: FolderContent, *, device: str, trust_remote_code: bool
-) -> tuple[HuggingFaceEncoder, ModelSource, Fitted, Path]:
-    options = _checked(stored, lambda: {key: stored.options[key] for key in _KEYS})
-    encoding = _checked(stored, lambda: EncodingOptions(**options["encoder"]))
+def _parse(stored: FolderContent, *, device: str, trust_remote_code: bool) -> tuple[Encoder, Fitted, Path]:
+    part = _checked(stored, lambda: _part_of(stored))
     fitted = _checked(stored, lambda: _from_stored(stored))
-    model: str | Path | None = options["model"]["name"]
-    if "model" in stored.folders:
-        model = open_model(stored.folders["model"]).folder
-    if model is None:
-        raise StorageError(f"{stored.path} names no model: restore it from a copy")
-    encoder, source = load_encoder(
-        model, options["task"], device=device, trust_remote_code=trust_remote_code, **asdict(encoding)
-    )
-    if list(encoder.class_names) != options["class_names"]:
+    encoder = open_encoder(part, device=device, trust_remote_code=trust_remote_code)
+    if encoder.class_names != part.class_names:
         raise StorageError(f"{stored.path} was fitted with a model of other classes: fit again")
-    commit = options["model"]["commit"]
-    if None not in (commit, source.commit) and commit != source.commit:
-        raise StorageError(
-            f"{stored.path} was fitted with {source.name} at {commit}, which is now at {source.commit}: fit again, "
-            "or download the model to a folder and fit with that"
-        )
-    return encoder, source, fitted, stored.folders["calibrator"]
+    return encoder, fitted, stored.folders["calibrator"]
 
 
-def _parse_fitted(
-    stored: FolderContent, encoder: HuggingFaceEncoder, source: ModelSource
-) -> tuple[Fitted, Path] | None:
-    options = _checked(stored, lambda: {key: stored.options[key] for key in _KEYS})
-    # The name of a model's folder is never given again, so the same name holds the same model.
-    folder = stored.folders["model"].resolve() if "model" in stored.folders else None
-    here = None if source.folder is None else source.folder.parent
-    named = {"name": source.name, "commit": source.commit}
-    if (folder, options["task"], options["class_names"]) != (here, encoder.task, list(encoder.class_names)):
-        return None
-    if options["encoder"] != asdict(encoder.options) or (folder is None and options["model"] != named):
+def _parse_fitted(stored: FolderContent, encoder: Encoder) -> tuple[Fitted, Path] | None:
+    if not _checked(stored, lambda: _part_of(stored)).is_same(encoder.to_part()):
         return None
     return _checked(stored, lambda: _from_stored(stored)), stored.folders["calibrator"]
 
 
-_KEYS = ("task", "method", "encoder", "class_names", "model", "decisions")
+def _part_of(stored: FolderContent) -> EncoderPart:
+    options = {key: stored.options[key] for key in _KEYS}
+    plain = dict(options["encoder"])
+    return EncoderPart(
+        kind=str(plain.pop("kind")),
+        task=task_name(options["task"]),
+        class_names=tuple(options["class_names"]),
+        plain=plain,
+        folder=stored.folders["model"].resolve() if "model" in stored.folders else None,
+        where=str(stored.path),
+    )
+
+
+_KEYS = ("task", "method", "encoder", "class_names", "decisions")
 
 
 def _checked(stored: FolderContent, read: Callable[[], Parsed]) -> Parsed:
@@ -172,7 +147,9 @@ def _to_arrays(fitted: Fitted) -> Arrays:
             arrays[name] = values
     for number, layer in enumerate(validation.layers or ()):
         arrays[f"{_LAYER}{number}"] = layer
-    if validation.texts is not None:
+    if validation.pairs is not None:  # one after the other, since texts shows them joined
+        arrays |= PackedTexts.pack([text for pair in validation.pairs for text in pair]).to_arrays()
+    elif validation.texts is not None:
         arrays |= PackedTexts.pack(validation.texts).to_arrays()
     if fitted.drift is not None:
         arrays |= {"drift_distance": fitted.drift.distance, "drift_agreement": fitted.drift.agreement}
@@ -204,6 +181,9 @@ def _validation(arrays: Mapping[str, npt.NDArray[Any]], class_names: list[str]) 
     if "text_ends" in arrays:
         packed = PackedTexts.from_arrays(dict(arrays))
         texts = [packed[row] or "" for row in range(len(packed))]
+    pairs = None
+    if texts is not None and len(texts) == 2 * len(arrays["logits"]) > 0:
+        pairs, texts = list(zip(texts[::2], texts[1::2], strict=True)), None
     return Outputs(
         logits=arrays["logits"],
         features=arrays.get("features"),
@@ -212,6 +192,7 @@ def _validation(arrays: Mapping[str, npt.NDArray[Any]], class_names: list[str]) 
         layers=[arrays[f"{_LAYER}{number}"] for number in range(n_layers)] or None,
         class_names=class_names,
         texts=texts,
+        pairs=pairs,
     )
 
 

@@ -9,9 +9,8 @@ from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators import Calibrator
 from knn_ue.decisions import Decision, RiskThreshold
-from knn_ue.encoding import Example, Pooling, Task
-from knn_ue.encoding.huggingface import HuggingFaceEncoder
-from knn_ue.encoding.inputs import read_windows
+from knn_ue.encoding import Encoder, Example, Pooling
+from knn_ue.encoding.inputs import windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.evaluation import Evaluation, evaluate
 from knn_ue.pipeline.answers import answer_examples, check_abstain_below
@@ -27,31 +26,28 @@ from knn_ue.pipeline.fitting import (
     refit,
     stage,
 )
-from knn_ue.pipeline.folder import load_encoder, load_fitted, load_pipeline, save_pipeline
+from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
 from knn_ue.pipeline.index_choice import tune_fitted, with_index
-from knn_ue.pipeline.model_files import ModelSource
 from knn_ue.pipeline.rows import (
     Rows,
     input_examples,
     iter_examples,
-    labelled_examples,
-    maybe_labelled_examples,
+    labeled_examples,
+    maybe_labeled_examples,
 )
 from knn_ue.stores import IndexOptions
+from knn_ue.tasks import Task
 from knn_ue.tuning import Tolerance, Tuning
 from knn_ue.types import Outputs, Progress
 
-# So many batches are answered at a time: enough to sort by length, few enough that memory stays flat.
-_BATCHES_AT_ONCE = 32
-
 
 class UncertaintyPipeline:
-    """Any Hugging Face classifier or tagger, made to say how sure it really is.
+    """A classifier or tagger with calibrated confidence, made of an `Encoder` and what was fitted on its outputs.
 
-    Rows are records of `knn_ue.data`, dicts, labelled tuples (see `knn_ue.pipeline.rows`), or the name of a file or
-    source that `knn_ue.data.read_rows` reads. Needs the extra [hf]::
+    Rows are records of `knn_ue.data`, dicts, labeled tuples (see `knn_ue.pipeline.rows`), or the name of a file or
+    source that `knn_ue.data.read_rows` reads. A Hugging Face model needs the extra [hf]::
 
-        pipe = UncertaintyPipeline.from_pretrained("model", task="text-classification")
+        pipe = UncertaintyPipeline.from_pretrained("model")
         pipe.fit("train.jsonl", "validation.jsonl")
         (answer,) = pipe("a text")
         answer.label, answer.score, answer.raw_score, answer.neighbors  # "pos", 0.81, 0.99, (...)
@@ -60,20 +56,22 @@ class UncertaintyPipeline:
 
     fitted_: Fitted
 
-    def __init__(self, encoder: HuggingFaceEncoder, source: ModelSource) -> None:
+    def __init__(self, encoder: Encoder, fitted: Fitted | None = None) -> None:
         self.encoder = encoder
-        self.source = source
-        self._user_options = encoder.options  # by the user; a method may need other ones
+        # By the user; a method may need other ones.
+        self._user_options = encoder.options if fitted is None else chosen_options(encoder.options, fitted.method)
+        if fitted is not None:
+            self.fitted_ = fitted
         self._calibrator_folder: Path | None = None
 
     @classmethod
     def from_pretrained(
         cls,
         path: str | Path,
-        task: Task,
+        task: str | None = None,
         *,
         device: str = "auto",
-        pooling: Pooling = "cls",
+        pooling: Pooling | None = None,
         layer: int = -1,
         all_layers: bool = False,
         max_length: int | None = None,
@@ -82,8 +80,14 @@ class UncertaintyPipeline:
         passes: int = 1,
         trust_remote_code: bool = False,
     ) -> Self:
-        """Load a fine-tuned model from a folder or the hub; see `EncodingOptions` for what the options mean."""
-        encoder, source = load_encoder(
+        """Load a fine-tuned model from a folder or the hub; see `EncodingOptions` for what the options mean.
+
+        The `task` ("text", "pair", "ner", or their full names) is inferred from the model. A model for pairs that
+        `knn-ue train` did not make needs task="pair": its architecture is that of a model for texts.
+        """
+        from knn_ue.encoding.huggingface import HuggingFaceEncoder
+
+        encoder = HuggingFaceEncoder.from_pretrained(
             path,
             task,
             device=device,
@@ -96,7 +100,7 @@ class UncertaintyPipeline:
             passes=passes,
             trust_remote_code=trust_remote_code,
         )
-        return cls(encoder, source)
+        return cls(encoder)
 
     def fit(
         self,
@@ -168,13 +172,13 @@ class UncertaintyPipeline:
 
     def predict_stream(self, rows: Rows, *, abstain_below: float | None = None, top: int = 5) -> Iterator[AnyAnswer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
-        return self._answers(iter_examples(rows, self.task, labelled=False), abstain_below, top)
+        return self._answers(iter_examples(rows, self.task, labeled=False), abstain_below, top)
 
     def outputs(self, rows: Rows | Outputs, *, with_labels: bool = True, progress: Progress | None = None) -> Outputs:
         """Return what the model says about the rows, with labels where they have them; `Outputs` are passed on."""
         if isinstance(rows, Outputs):
             return rows
-        examples = list(iter_examples(rows, self.task, labelled=with_labels))
+        examples = list(iter_examples(rows, self.task, labeled=with_labels))
         return self.encoder.encode(examples, with_labels=with_labels, progress=stage(progress, "test"))
 
     def evaluate(
@@ -187,14 +191,14 @@ class UncertaintyPipeline:
         level: float = 0.95,
         seed: int = 0,
     ) -> Evaluation:
-        """Return every metric on labelled rows, the method beside the raw model; see `knn_ue.evaluate`.
+        """Return every metric on labeled rows, the method beside the raw model; see `knn_ue.evaluate`.
 
         An out-of-domain set in which every row has a label that the model knows is measured too; any other one is
         only told apart from `rows` by its confidence.
         """
-        test = rows if isinstance(rows, Outputs) else self._labelled_outputs(rows)
+        test = rows if isinstance(rows, Outputs) else self._labeled_outputs(rows)
         sets = out_of_domain if isinstance(out_of_domain, Mapping) else {"out_of_domain": out_of_domain}
-        elsewhere = {name: self._maybe_labelled(found) for name, found in sets.items() if found is not None}
+        elsewhere = {name: self._maybe_labeled(found) for name, found in sets.items() if found is not None}
         return evaluate(
             {self.method_: self.calibrator_},
             test,
@@ -254,26 +258,23 @@ class UncertaintyPipeline:
         The files of a model loaded from a folder are copied, large ones by hard link where the disk allows it, so that
         the UE folder may be moved. A model from the hub is recorded by name.
         """
-        save_pipeline(path, self.encoder, self.source, self._ready(), self._calibrator_folder)
+        save_pipeline(path, self.encoder, self._ready(), self._calibrator_folder)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
         """Open a UE folder that `save` wrote, after verifying its files."""
-        encoder, source, fitted, calibrator_folder = load_pipeline(
-            path, device=device, trust_remote_code=trust_remote_code
-        )
-        pipe = cls(encoder, source)
-        pipe.fitted_, pipe._calibrator_folder = fitted, calibrator_folder
-        pipe._user_options = chosen_options(encoder.options, fitted.method)
+        encoder, fitted, calibrator_folder = load_pipeline(path, device=device, trust_remote_code=trust_remote_code)
+        pipe = cls(encoder, fitted)
+        pipe._calibrator_folder = calibrator_folder
         return pipe
 
     def reloaded(self, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
         """Open a UE folder as `load` does, but keep the model in memory where the folder still holds the same one."""
-        found = load_fitted(path, self.encoder, self.source)
+        found = load_fitted(path, self.encoder)
         if found is None:
             return self.load(path, device=device, trust_remote_code=trust_remote_code)
-        pipe = type(self)(self.encoder, self.source)
-        pipe.fitted_, pipe._calibrator_folder = found
+        pipe = type(self)(self.encoder, found[0])
+        pipe._calibrator_folder = found[1]
         pipe._user_options = self._user_options
         return pipe
 
@@ -332,18 +333,17 @@ class UncertaintyPipeline:
     def _answer_windows(
         self, examples: Iterable[Example], fitted: Fitted, abstain_below: float | None, top: int
     ) -> Iterator[AnyAnswer]:
-        size = self.encoder.options.batch_size * _BATCHES_AT_ONCE
-        for window in read_windows(examples, self.task, n_rows=size):
+        for window in windows(examples, batch_size=self.encoder.options.batch_size):
             outputs = self.encoder.encode(window, with_labels=False)
             yield from answer_examples(
                 window, outputs, fitted.calibrator, decisions=fitted.decisions, abstain_below=abstain_below, top=top
             )
 
-    def _labelled_outputs(self, rows: Rows) -> Outputs:
-        return self.encoder.encode(labelled_examples(rows, self.task, self.class_names, name="test"))
+    def _labeled_outputs(self, rows: Rows) -> Outputs:
+        return self.encoder.encode(labeled_examples(rows, self.task, self.class_names, name="test"))
 
-    def _maybe_labelled(self, rows: Rows | Outputs) -> Outputs:
+    def _maybe_labeled(self, rows: Rows | Outputs) -> Outputs:
         if isinstance(rows, Outputs):
             return rows
-        examples, reason = maybe_labelled_examples(rows, self.task, self.class_names)
+        examples, reason = maybe_labeled_examples(rows, self.task, self.class_names)
         return self.encoder.encode(examples, with_labels=reason is None)

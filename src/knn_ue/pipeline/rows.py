@@ -1,6 +1,6 @@
 """Whatever a user has -> `Example`: a file or source name, records of `knn_ue.data`, dicts, or tuples.
 
-| task                 | a labelled tuple                                                          |
+| task                 | a labeled tuple                                                          |
 |----------------------|---------------------------------------------------------------------------|
 | text-classification  | `(text, label)`                                                           |
 | text-pair            | `(premise, hypothesis, label)` or `((premise, hypothesis), label)`        |
@@ -15,31 +15,32 @@ from pathlib import Path
 
 from knn_ue.arrays import check_not_empty
 from knn_ue.data import read_rows
-from knn_ue.encoding import Example, Task, read_example
+from knn_ue.encoding import Example, read_example
 from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task
 
 _ENDS = ("E-", "S-", "L-", "U-")  # of BIOES and BILOU
 
 Rows = str | Path | Iterable[object]
 
 
-def iter_examples(rows: Rows, task: Task, *, labelled: bool) -> Iterator[Example]:
-    """Yield the examples of a file, of a named source or of rows in memory; without labels unless `labelled`."""
+def iter_examples(rows: Rows, task: Task, *, labeled: bool) -> Iterator[Example]:
+    """Yield the examples of a file, of a named source or of rows in memory; without labels unless `labeled`."""
     if isinstance(rows, (str, Path)):
-        rows = read_rows(rows, task, labelled=labelled)
+        rows = read_rows(rows, task, labeled=labeled)
     elif isinstance(rows, (bytes, Mapping)) or not isinstance(rows, Iterable):
         raise InvalidInputError(
             f"rows must be a list of rows or the name of a file, got one {type(rows).__name__}: wrap it in a list"
         )
     for number, row in enumerate(rows):
-        example = read_example(_from_tuple(row, task), task, number)
-        yield example if labelled else replace(example, labels=None)
+        example = row if isinstance(row, Example) else read_example(_from_tuple(row, task), task, number)
+        yield example if labeled else replace(example, labels=None)
 
 
-def labelled_examples(rows: Rows, task: Task, class_names: Sequence[str], *, name: str) -> list[Example]:
+def labeled_examples(rows: Rows, task: Task, class_names: Sequence[str], *, name: str) -> list[Example]:
     """Return examples that all have labels the model knows; `name` ("training") is how messages call them."""
-    examples = list(iter_examples(rows, task, labelled=True))
+    examples = list(iter_examples(rows, task, labeled=True))
     check_not_empty(len(examples), f"the {name} set")
     without = next((number for number, example in enumerate(examples) if example.labels is None), None)
     if without is not None:
@@ -48,20 +49,20 @@ def labelled_examples(rows: Rows, task: Task, class_names: Sequence[str], *, nam
         class_numbers(examples, class_names)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name} {error}") from None
-    if task == "token-classification":
+    if TASKS[task].is_tagging:
         _check_scheme(examples, class_names, name)
     return examples
 
 
-def maybe_labelled_examples(rows: Rows, task: Task, class_names: Sequence[str]) -> tuple[list[Example], str | None]:
+def maybe_labeled_examples(rows: Rows, task: Task, class_names: Sequence[str]) -> tuple[list[Example], str | None]:
     """Return examples, and why their labels are left out: None where all of them have one that the model knows."""
     if isinstance(rows, Iterator):
         rows = list(rows)  # it may be needed twice
     try:
-        return labelled_examples(rows, task, class_names, name="out-of-domain"), None
+        return labeled_examples(rows, task, class_names, name="out-of-domain"), None
     except InvalidInputError as error:
         # What is wrong beside labels is raised here.
-        return list(iter_examples(rows, task, labelled=False)), str(error)
+        return list(iter_examples(rows, task, labeled=False)), str(error)
 
 
 def input_examples(inputs: object, task: Task) -> Iterator[Example]:
@@ -69,12 +70,12 @@ def input_examples(inputs: object, task: Task) -> Iterator[Example]:
     many = isinstance(inputs, (list, Iterator)) or (
         isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping, tuple))
     )
-    return iter_examples(inputs if many else [inputs], task, labelled=False)  # type: ignore[arg-type]
+    return iter_examples(inputs if many else [inputs], task, labeled=False)  # type: ignore[arg-type]
 
 
 def count_stored(examples: Sequence[Example], task: Task) -> int:
     """Return how many examples a datastore will hold: in tagging each word is one."""
-    return sum(len(e.parts) for e in examples) if task == "token-classification" else len(examples)
+    return sum(TASKS[task].n_rows(example.parts) for example in examples)
 
 
 def _check_scheme(examples: Sequence[Example], class_names: Sequence[str], name: str) -> None:
@@ -91,13 +92,10 @@ def _check_scheme(examples: Sequence[Example], class_names: Sequence[str], name:
 def _from_tuple(row: object, task: Task) -> object:
     if type(row) is not tuple:
         return row
-    if task == "text-classification" and len(row) == 2:
-        return {"text": row[0], "label": row[1]}
-    if task == "text-pair":
-        if len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 2:
-            row = (*row[0], row[1])
-        if len(row) == 3:
-            return {"premise": row[0], "hypothesis": row[1], "label": row[2]}
-    if task == "token-classification" and len(row) == 2 and not isinstance(row[0], str):
-        return {"tokens": row[0], "tags": row[1]}
-    return row
+    record = TASKS[task]
+    if record.is_pair and len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 2:
+        row = (*row[0], row[1])
+    keys = record.keys(labeled=True)
+    if len(row) != len(keys) or (record.is_tagging and isinstance(row[0], str)):
+        return row
+    return dict(zip(keys, row, strict=True))

@@ -160,7 +160,7 @@ def _mistake(mistake: Mistake) -> str:
     if (explanation := mistake.explanation) is not None:
         caption = (
             f"{explanation.n_agreeing} of {explanation.n_neighbors} neighbors agree with "
-            f"“{explanation.predicted_name}”; the nearest ones:"
+            f"“{explanation.label}”; the nearest ones:"
         )
         lines = [
             (

@@ -64,7 +64,7 @@ def _mistake(mistake: Mistake) -> Sequence[str]:
     ]
     if (explanation := mistake.explanation) is not None:
         counted = f"{explanation.n_agreeing} of {explanation.n_neighbors}"
-        lines.append(f"{counted} neighbors agree with {explanation.predicted_name}; nearest:")
+        lines.append(f"{counted} neighbors agree with {explanation.label}; nearest:")
         for near in explanation.neighbors:
             said = "agrees " if near.agrees else "differs"
             shown = f"row {near.id}" if near.text is None else shortened(near.text)

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from knn_ue.arrays import FloatArray, IntArray, check_positive
 from knn_ue.calibrators import KnnUE
 from knn_ue.errors import InvalidInputError
-from knn_ue.sklearn.parts import Found, HeldOut, Part, Rows
+from knn_ue.sklearn.parts import HeldOut, Part, Rows, joined
 from knn_ue.sklearn.reading import Features, dense, read_rows, reads_input, texts_of
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Outputs
@@ -203,7 +203,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 path.write_bytes(content)
             self.calibrator_ = KnnUE.load(Path(folder, "ue"))
             # Mapped arrays outlive their files; a store without a folder has nowhere to write changes to.
-            self.calibrator_.store = self.datastore_.detached()
+            self.calibrator_.store = self.datastore_.snapshot()
 
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator
@@ -278,13 +278,10 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _fit_weight(self, parts: list[HeldOut], store: Datastore) -> KnnUE:
         held_out = Outputs(
             logits=np.concatenate([part.outputs.logits for part in parts]),
-            features=np.zeros((sum(len(part.outputs) for part in parts), 1)),
             labels=np.concatenate([part.labels for part in parts]),
         )
-        found = Found([part.neighbors for part in parts])
-        calibrator = KnnUE(found, n_neighbors=self.n_neighbors_, use_labels=self.use_labels).fit(held_out)
-        calibrator.store = store
-        return calibrator
+        calibrator = KnnUE(store, n_neighbors=self.n_neighbors_, use_labels=self.use_labels)
+        return calibrator.fit(held_out, found={"store": joined([part.neighbors for part in parts])})
 
 
 def _checked_rows(X: Any, y: Any) -> tuple[Any, npt.NDArray[Any]]:

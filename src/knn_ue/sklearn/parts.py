@@ -48,23 +48,10 @@ class HeldOut:
     neighbors: Neighbors
 
 
-class Found:
-    """The neighbors that the rows to calibrate on have, each found in the store of its own fold."""
-
-    def __init__(self, parts: Sequence[Neighbors]) -> None:
-        columns = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "distances", "labels")
-        }
-        self.neighbors = Neighbors(**columns, approximate=any(part.approximate for part in parts))
-
-    def __len__(self) -> int:
-        return self.neighbors.n_neighbors
-
-    def search(self, features: FloatArray, n_neighbors: int) -> Neighbors:  # noqa: ARG002
-        return self.neighbors
-
-    def texts_of(self, ids: Sequence[int]) -> list[str | None]:
-        return [None] * len(ids)
+def joined(parts: Sequence[Neighbors]) -> Neighbors:
+    """Return the neighbors of all rows to calibrate on, each found in the store of its own fold."""
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "distances", "labels")}
+    return Neighbors(**columns, approximate=any(part.approximate for part in parts))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 from knn_ue.arrays import IntArray
 from knn_ue.encoding.heads import attach_head
-from knn_ue.encoding.inputs import Task
 from knn_ue.encoding.inspection import last_linear
+from knn_ue.tasks import Task
 from knn_ue.training.method import TrainingMethod, check_above_zero
 
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from knn_ue.encoding.heads import note_training, save_model
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
-from knn_ue.encoding.inputs import Task, class_numbers, read_examples
+from knn_ue.encoding.inputs import class_numbers, read_examples
 from knn_ue.encoding.inspection import saved_names
-from knn_ue.encoding.loading import find_device, load_config, load_model, load_tokenizer, quiet
+from knn_ue.encoding.loading import find_device, load_config, load_model, load_tokenizer, quiet, share_padding
 from knn_ue.encoding.options import EncodingOptions
 from knn_ue.errors import InvalidInputError, require
+from knn_ue.tasks import task_name
 from knn_ue.training.folder import disk_errors, new_model_folder, write_record
 from knn_ue.training.labels import check_validation, label_names
 from knn_ue.training.method import PLAIN, TrainingMethod
@@ -31,7 +32,7 @@ def finetune(
     rows: Iterable[object],
     validation_rows: Iterable[object],
     *,
-    task: Task,
+    task: str,
     encoder: str | Path,
     out: str | Path,
     options: TrainingOptions | None = None,
@@ -41,7 +42,7 @@ def finetune(
     on_progress: ProgressReport | None = None,
     trust_remote_code: bool = False,
 ) -> TrainingResult:
-    """Fine-tune the model `encoder` (a folder or hub name) on labelled `rows` and save it in the folder `out`.
+    """Fine-tune the model `encoder` (a folder or hub name) on labeled `rows` and save it in the folder `out`.
 
     The validation score, accuracy or the F1 of entities, decides when to stop and which weights are kept.
     `on_progress` is called after every step and every epoch. Same seed, data and machine: same weights on a CPU.
@@ -50,7 +51,8 @@ def finetune(
     for module in ("torch", "transformers", "accelerate"):
         require(module, extra="hf", purpose="finetune")
     options = options or TrainingOptions()
-    examples, validation = read_examples(rows, task), read_examples(validation_rows, task)
+    task = task_name(task)
+    examples, validation = list(read_examples(rows, task)), list(read_examples(validation_rows, task))
     place = find_device(device)
     names = label_names(examples, task)
     saved = saved_names(load_config(encoder, trust_remote_code=trust_remote_code))
@@ -69,7 +71,8 @@ def finetune(
             with seeded(options.seed):
                 model, _ = load_model(encoder, task, class_names=names, trust_remote_code=trust_remote_code)
                 candidate.prepare(model, class_counts=counts)
-                note_training(model, candidate.name)
+                share_padding(model, tokenizer)
+                note_training(model, candidate.name, task)
                 encoding = EncodingOptions(max_length=options.max_length)
                 reader = HuggingFaceEncoder(model.to(place), tokenizer, task, options=encoding)
                 told = _tell_candidate(report, number, len(candidates))

@@ -13,10 +13,11 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from knn_ue.encoding.model_files import RECORD, read_record
 from knn_ue.errors import StorageError
 from knn_ue.storage.locks import locked
 
-RECORD = "knn_ue_training.json"
+__all__ = ["RECORD", "check_target", "disk_errors", "new_model_folder", "read_record", "write_record"]
 
 
 @contextmanager
@@ -63,20 +64,6 @@ def check_target(target: Path, *, overwrite: bool) -> None:
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write how the model was trained beside its weights."""
     (folder / RECORD).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def read_record(path: str | Path) -> dict[str, Any] | None:
-    """Return how the model in the folder was trained; None where it is not one of ours, such as a hub name."""
-    file = Path(path) / RECORD
-    if not file.is_file():
-        return None
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{file} cannot be read ({error}): restore it, or train the model again") from None
-    if not isinstance(record, dict) or not isinstance(record.get("method"), str):
-        raise StorageError(f"{file} names no method: restore it, or train the model again")
-    return record
 
 
 @contextmanager

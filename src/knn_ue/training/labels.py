@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
-from knn_ue.arrays import softmax
-from knn_ue.encoding.inputs import Example, Task, all_labelled, class_numbers
+from knn_ue.arrays import IntArray, softmax
+from knn_ue.encoding.inputs import Example, all_labeled, class_numbers
 from knn_ue.errors import InvalidInputError
+from knn_ue.iob2 import find_spans, is_tag_set, same_spans
+from knn_ue.tasks import TASKS, Task
 from knn_ue.types import Outputs
 
 
 def label_names(examples: Sequence[Example], task: Task) -> tuple[str, ...]:
-    """Return the classes of labelled examples: sorted, whole numbers by value; for entity tags, "O" comes first.
+    """Return the classes of labeled examples: sorted, whole numbers by value; for entity tags, "O" comes first.
 
     Every type of entity gets both its tags, since the training rows may hold only one of them.
 
@@ -22,12 +23,12 @@ def label_names(examples: Sequence[Example], task: Task) -> tuple[str, ...]:
     """
     if not examples:
         raise InvalidInputError("the training rows are empty: at least one row of each class is needed")
-    if not all_labelled(examples):
+    if not all_labeled(examples):
         raise InvalidInputError("the training rows have no labels: add them")
     found = {label for example in examples for label in example.labels or ()}
-    if task == "token-classification" and is_iob2(found):
-        types = sorted({label[2:] for label in found if label != "O"})
-        names = ["O", *(f"{part}-{kind}" for kind in types for part in "BI")]
+    if TASKS[task].is_tagging and is_tag_set(found):
+        types = sorted({label[1:] for label in found if label != "O"})  # "-PER", or nothing after a bare B
+        names = ["O", *(f"{part}{kind}" for kind in types for part in "BI")]
     elif all(re.fullmatch(r"-?[0-9]+", label) for label in found):
         names = sorted(found, key=lambda label: (int(label), label))
     else:
@@ -41,20 +42,15 @@ def label_names(examples: Sequence[Example], task: Task) -> tuple[str, ...]:
 
 
 def check_validation(examples: Sequence[Example], names: Sequence[str]) -> None:
-    """Raise unless the validation examples are labelled with classes of the training set."""
+    """Raise unless the validation examples are labeled with classes of the training set."""
     if not examples:
         raise InvalidInputError("the validation rows are empty: early stopping needs at least one")
-    if not all_labelled(examples):
+    if not all_labeled(examples):
         raise InvalidInputError("the validation rows have no labels: add them")
     try:
         class_numbers(examples, names)
     except InvalidInputError as error:
         raise InvalidInputError(f"validation {error} (those of the training rows)") from None
-
-
-def is_iob2(names: Sequence[str] | set[str]) -> bool:
-    """Return whether the tags mark entities: "O", "B-TYPE", "I-TYPE" and nothing else."""
-    return all(name == "O" or (name[:2] in {"B-", "I-"} and len(name) > 2) for name in names)
 
 
 def score_outputs(outputs: Outputs, *, entities: bool) -> dict[str, float]:
@@ -68,29 +64,17 @@ def score_outputs(outputs: Outputs, *, entities: bool) -> dict[str, float]:
     if not entities:
         return scores
     names = np.asarray(outputs.class_names)
-    groups = np.asarray(outputs.groups).tolist()
+    groups = np.asarray(outputs.groups)
     return {"f1": entity_f1(names[labels].tolist(), names[outputs.predicted].tolist(), groups)} | scores
 
 
-def entity_f1(gold: Sequence[str], predicted: Sequence[str], groups: Sequence[int]) -> float:
+def entity_f1(gold: Sequence[str], predicted: Sequence[str], groups: IntArray) -> float:
     """Return the micro-averaged F1 of entities, as seqeval's default: type and span must match; 0 where there is none.
-
-    Kept here since training stands below the metrics; the tests hold it equal to seqeval and to `knn_ue.metrics`.
 
     >>> entity_f1(["B-PER", "I-PER", "O"], ["B-PER", "O", "O"], [0, 0, 0])
     0.0
     """
-    truth, found = _entities(gold, groups), _entities(predicted, groups)
-    return 2 * len(truth & found) / max(1, len(truth) + len(found))
-
-
-def _entities(tags: Sequence[str], groups: Sequence[int]) -> set[tuple[str, int, int]]:
-    starts = []
-    before, group_before = "O", None
-    for tag, group in zip(tags, groups, strict=True):
-        continues = tag[:1] == "I" and group == group_before and before != "O" and before[2:] == tag[2:]
-        starts.append(tag != "O" and not continues)
-        before, group_before = tag, group
-    # An entity ends where another begins, where the sentence ends, or before an O.
-    breaks = [i for i, (tag, start) in enumerate(zip(tags, starts, strict=True)) if start or tag == "O"]
-    return {(tags[first][2:], first, after) for first, after in pairwise([*breaks, len(tags)]) if tags[first] != "O"}
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    _, (truth, found) = find_spans([list(gold), list(predicted)], starts)
+    n_right = int(same_spans(found, truth, n_words=len(gold)).sum())
+    return 2 * n_right / max(1, int(truth.shape[1] + found.shape[1]))

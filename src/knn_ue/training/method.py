@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, get_type_hints
 
 from knn_ue.arrays import IntArray
-from knn_ue.encoding.inputs import TASKS, Task
 from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task
 
 _READERS: dict[Any, tuple[Callable[[str], bool | float], str]] = {
     bool: (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
@@ -23,7 +23,7 @@ class TrainingMethod:
     """
 
     name: ClassVar[str] = "plain"
-    tasks: ClassVar[tuple[Task, ...]] = TASKS
+    tasks: ClassVar[tuple[Task, ...]] = tuple(TASKS)
 
     def candidates(self) -> Sequence[Self]:
         """Return the variants to train, of which the one with the best validation score is kept."""
@@ -35,7 +35,7 @@ class TrainingMethod:
     def loss(self, answers: Any, labels: Any, done: float) -> Any:
         """Return a scalar of the last layer's answers (m, classes) and labels (m,); `done` is the share of training.
 
-        The answers are logits, or what the head attached by `prepare` returns; only labelled rows are passed.
+        The answers are logits, or what the head attached by `prepare` returns; only labeled rows are passed.
         """
         from torch.nn import functional
 

@@ -14,11 +14,12 @@ from knn_ue.arrays import IntArray
 from knn_ue.encoding.heads import head_of
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example, class_numbers
-from knn_ue.encoding.pieces import Piece, make_pieces, pad_pieces, padding_of
+from knn_ue.encoding.pieces import Piece, pad_pieces
 from knn_ue.errors import InvalidInputError
-from knn_ue.training.batches import LengthBatches
+from knn_ue.iob2 import is_tag_set
+from knn_ue.tasks import TASKS
 from knn_ue.training.best_weights import BestWeights
-from knn_ue.training.labels import is_iob2, score_outputs
+from knn_ue.training.labels import score_outputs
 from knn_ue.training.method import TrainingMethod
 from knn_ue.training.options import TrainingOptions
 from knn_ue.training.progress import TrainingProgress, TrainingResult
@@ -26,6 +27,7 @@ from knn_ue.training.progress import TrainingProgress, TrainingResult
 ProgressReport = Callable[[TrainingProgress], None]
 _IGNORED = -100
 _LOSS_REPORTS = 100
+_SORTED_TOGETHER = 16  # batches; few enough that a batch stays a random draw of its lengths
 
 
 def train_model(
@@ -43,10 +45,9 @@ def train_model(
     `folder` is where the Trainer may write; it does not.
     """
     began = time.monotonic()
-    entities = encoder.task == "token-classification" and is_iob2(encoder.class_names)
+    entities = TASKS[encoder.task].is_tagging and is_tag_set(encoder.class_names)
     freeze_lower_layers(encoder.model, options.freeze_lower)
-    max_length = encoder.options.max_length or 0
-    made = make_pieces(encoder.tokenizer, examples, task=encoder.task, max_length=max_length)
+    made = encoder.pieces_of(examples)
     labels = class_numbers(examples, encoder.class_names)
     items = [{"piece": piece, "labels": labels[piece.rows]} for piece in made.pieces]
     batches = LengthBatches([len(piece) for piece in made.pieces], batch_size=options.batch_size, seed=options.seed)
@@ -59,7 +60,7 @@ def train_model(
     trainer.add_callback(_make_callback(validate, best, report))
     trainer.train()
     best.restore()
-    method.finish(encoder.model, encoder.head_inputs(made.pieces))
+    method.finish(encoder.model, encoder.forward.head_inputs(made.pieces))
     return TrainingResult(
         class_names=encoder.class_names,
         metric=best.metric,
@@ -93,6 +94,34 @@ def freeze_lower_layers(model: Any, share: float) -> None:
             weight.requires_grad = True
 
 
+class LengthBatches:
+    """Random batches of similar length, as positions; every walk is a new shuffle, the same for the same seed.
+
+    >>> batches = LengthBatches([3, 9, 3, 9], batch_size=2, seed=0)
+    >>> sorted(sorted(batch) for batch in batches)
+    [[0, 2], [1, 3]]
+    """
+
+    def __init__(self, lengths: Sequence[int], *, batch_size: int, seed: int) -> None:
+        self._lengths = np.asarray(lengths)
+        self._batch_size = batch_size
+        self._random = np.random.default_rng(seed)
+
+    def __len__(self) -> int:
+        return -(-len(self._lengths) // self._batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = self._random.permutation(len(self._lengths))
+        span = self._batch_size * _SORTED_TOGETHER
+        batches: list[list[int]] = []
+        for start in range(0, len(order), span):
+            part = order[start : start + span]
+            part = part[np.argsort(self._lengths[part], kind="stable")]
+            batches += [part[i : i + self._batch_size].tolist() for i in range(0, len(part), self._batch_size)]
+        for number in self._random.permutation(len(batches)):
+            yield batches[number]
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed every source of randomness that training uses, and give the caller's back afterwards."""
@@ -121,14 +150,14 @@ def _make_trainer(
     import torch
     from transformers import PrinterCallback, Trainer
 
-    padding = padding_of(encoder.tokenizer)
-    accepted = encoder.accepted_inputs
+    padding = encoder.forward.padding
+    accepted = encoder.forward.accepted_inputs
     head = head_of(encoder.model)
 
     def collate(chosen: list[dict[str, Any]]) -> dict[str, Any]:
         padded = pad_pieces([item["piece"] for item in chosen], padding)
         inputs = {name: values for name, values in padded.items() if name in accepted}
-        inputs["labels"] = _label_array(chosen, padded["input_ids"].shape, encoder.task == "token-classification")
+        inputs["labels"] = _label_array(chosen, padded["input_ids"].shape, TASKS[encoder.task].is_tagging)
         return {name: torch.from_numpy(values) for name, values in inputs.items()}
 
     class LengthTrainer(Trainer):  # type: ignore[misc]
@@ -156,7 +185,7 @@ def _make_trainer(
                 )
             return value
 
-    arguments = _training_arguments(options, len(batches), folder, on_cpu=encoder.device.type == "cpu")
+    arguments = _training_arguments(options, len(batches), folder, on_cpu=encoder.forward.device.type == "cpu")
     trainer = LengthTrainer(model=encoder.model, args=arguments, train_dataset=items, data_collator=collate)
     trainer.remove_callback(PrinterCallback)
     return trainer

@@ -18,6 +18,7 @@ from knn_ue.serving.work.answering import Work
 from knn_ue.serving.work.service import Service
 from knn_ue.serving.work.state import load_served
 from knn_ue.storage import library_version
+from knn_ue.tasks import TASKS
 
 _ABOUT = """Answers with calibrated confidence, and the training examples that say why.
 
@@ -34,7 +35,7 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.start()
         # The first pass through a model takes longer than all others: no client shall wait for it.
-        warm_up = Example(("warm", "up") if served.pipe.task == "text-pair" else ("warm",))
+        warm_up = Example(("warm", "up") if TASKS[served.pipe.task].is_pair else ("warm",))
         await service.batcher.submit(Work(kind="encode", examples=[warm_up]), 1)
         log("ready", **{key: served.facts()[key] for key in ("task", "method", "n_stored", "generation")})
         yield

@@ -5,12 +5,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from knn_ue.encoding import Example, Task, read_example
+from knn_ue.encoding import Example, read_example
 from knn_ue.errors import InvalidInputError
-from knn_ue.pipeline.rows import labelled_examples
+from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import ProblemError
 from knn_ue.serving.work.state import Served
+from knn_ue.tasks import TASKS, Task
 
 _MAX_SHOWN = 2000  # neighbors in one answer
 _MAX_SHOWN_WORDS = 20_000  # of the entities of sentences, whose number is not known before
@@ -33,12 +34,12 @@ def read_labelled(served: Served, examples: Sequence[BaseModel], options: ServeO
     _check_number(len(examples), "examples", options)
     pipe = served.pipe
     read = [_read(row, pipe.task, number) for number, row in enumerate(examples)]
-    return labelled_examples(_checked(read, "examples", options), pipe.task, pipe.class_names, name="examples:")
+    return labeled_examples(_checked(read, "examples", options), pipe.task, pipe.class_names, name="examples:")
 
 
 def check_shown(served: Served, examples: Sequence[Example], top: int, *, explained: bool) -> None:
     """Raise where an answer would be too long: neighbors come with their texts, in tagging short ones, but many."""
-    tagging = served.pipe.task == "token-classification"
+    tagging = TASKS[served.pipe.task].is_tagging
     n_rows = sum(len(example.parts) for example in examples) if tagging else len(examples)
     most = _MAX_SHOWN if explained or not tagging else _MAX_SHOWN_WORDS
     if n_rows * top > most:

@@ -6,10 +6,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic_core import PydanticCustomError
 
 from knn_ue.answers import Answer, AnyAnswer, SentenceAnswer
-from knn_ue.encoding import Task
 from knn_ue.serving.options import MOST_ITEMS
 from knn_ue.serving.problems import TOO_MANY
 from knn_ue.serving.work.explaining import Why
+from knn_ue.tasks import Task
 
 TOP = 5
 MAX_TOP = 100

@@ -11,6 +11,7 @@ from knn_ue.pipeline.editing import OpenedFolder, version_of
 from knn_ue.pipeline.fitted import store_of
 from knn_ue.storage import library_version
 from knn_ue.stores import NeighborStore
+from knn_ue.tasks import TASKS
 
 _N_SAMPLES = 4
 
@@ -52,7 +53,7 @@ class Served:
             "n_stored": None if self.store is None else len(self.store),
             "n_neighbors": pipe.calibrator_.n_neighbors or None,
             "n_validation": len(pipe.validation_),
-            "max_length": pipe.encoder.options.max_length,
+            "max_length": getattr(pipe.encoder.options, "max_length", None),
             "threshold": None if threshold is None else threshold.threshold,
             "promise": None if threshold is None else str(threshold),
             "note": neighbor_note(self),
@@ -62,15 +63,16 @@ class Served:
 
 def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
     """Return a few inputs to try: validation texts of a readable length; none for taggers, which keep only words."""
-    texts = pipe.validation_.texts
-    if texts is None or pipe.task == "token-classification":
+    validation, task = pipe.validation_, TASKS[pipe.task]
+    if validation.texts is None or task.is_tagging:
         return []
-    readable = [text for text in dict.fromkeys(texts) if 20 <= len(text) <= 300] or list(dict.fromkeys(texts))
+    rows = {text: row for row, text in reversed(list(enumerate(validation.texts)))}
+    texts = list(dict.fromkeys(validation.texts))
+    readable = [text for text in texts if 20 <= len(text) <= 300] or texts
     chosen = readable[:: max(1, len(readable) // _N_SAMPLES)][:_N_SAMPLES]
-    if pipe.task == "text-classification":
+    if not task.is_pair:
         return chosen
-    parted = [text.split(" → ") for text in chosen]
-    return [pair for pair in parted if len(pair) == 2]
+    return [] if validation.pairs is None else [list(validation.pairs[rows[text]]) for text in chosen]
 
 
 def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:

@@ -5,8 +5,10 @@ model.<generation>/files/       config.json, model.safetensors, tokenizer.json, 
 """
 
 import hashlib
+import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from knn_ue.errors import StorageError
 from knn_ue.storage import open_plain_file, read_folder, storage_errors, write_folder
 
 KIND = "model"
+RECORD = "knn_ue_training.json"  # how a model of ours was trained, beside its weights
 _FILES = "files"
 _SAFE = ".safetensors"
 # States of a training run and weights for other frameworks: transformers reads none of them to predict.
@@ -48,6 +51,20 @@ class ModelSource:
         return cls(folder=folder.resolve(), state=_state(folder))
 
 
+def read_record(path: str | Path) -> dict[str, Any] | None:
+    """Return how the model in the folder was trained; None where it is not one of ours, such as a hub name."""
+    file = Path(path) / RECORD
+    if not file.is_file():
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{file} cannot be read ({error}): restore it, or train the model again") from None
+    if not isinstance(record, dict) or not isinstance(record.get("method"), str):
+        raise StorageError(f"{file} names no method: restore it, or train the model again")
+    return record
+
+
 def copy_model(source: ModelSource, target: Path) -> str:
     """Write the model to the new folder `target` and return its identity."""
     folder = source.folder
@@ -62,6 +79,25 @@ def copy_model(source: ModelSource, target: Path) -> str:
         _place(folder / name, target / _FILES / name)
     _sync(target / _FILES)
     _check_unchanged(source)
+    return identity
+
+
+def write_model(write: Callable[[Path], None], target: Path) -> str:
+    """Let `write` fill the new folder `target` with a model that is only in memory, and return its identity."""
+    files = target.parent / f"{target.name}.{_FILES}"  # write_folder makes the folder itself
+    files.mkdir()
+    try:
+        write(files)
+        names = [name for name, _, _ in _state(files)]
+        recorded = {name: _fingerprint(files / name) for name in names}
+        identity = write_folder(target, kind=KIND, options={"files": recorded}, arrays={})
+        files.rename(target / _FILES)
+    except BaseException:
+        shutil.rmtree(files, ignore_errors=True)
+        raise
+    for name in names:
+        _sync(target / _FILES / name)
+    _sync(target / _FILES)
     return identity
 
 

@@ -1,0 +1,91 @@
+"""What the pipeline asks of a model: whatever is an `Encoder` can be fitted, saved, served and explained."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+from knn_ue.encoding.inputs import Example
+from knn_ue.errors import InvalidInputError
+from knn_ue.storage import SubfolderWriter
+from knn_ue.tasks import Task
+from knn_ue.types import Outputs, Step
+
+
+class EncoderOptions(Protocol):
+    """A frozen dataclass whose fields all have defaults; `batch_size` decides how many rows are answered at a time."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def batch_size(self) -> int:
+        """Examples per forward pass."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EncoderPart:
+    """An encoder's part of a UE folder.
+
+    `kind` is its key in `ENCODERS`; `plain` goes to meta.json. An encoder that needs files of its own has them in
+    `folder`, and `write` makes a copy of that folder and returns its identity. `where` is the UE folder it was read
+    from, for messages.
+    """
+
+    kind: str
+    task: Task
+    class_names: tuple[str, ...]
+    plain: Mapping[str, Any]
+    folder: Path | None = None
+    write: SubfolderWriter | None = None
+    where: str = "memory"
+
+    def is_same(self, other: "EncoderPart") -> bool:
+        """Return whether both describe one encoder: folders of a UE folder are never overwritten in place."""
+        return all(
+            getattr(self, name) == getattr(other, name) for name in ("kind", "task", "class_names", "plain", "folder")
+        )
+
+
+class Encoder(Protocol):
+    """Examples in, `Outputs` out.
+
+    A subclass sets `kind`, `task`, `class_names` and `options`, and has `encode`, `to_part` and `from_part`; one line
+    registers it: `ENCODERS[MyEncoder.kind] = MyEncoder`. `n_encoded` examples were read so far, of which `n_truncated`
+    were cut.
+    """
+
+    kind: ClassVar[str]
+    task: Task
+    class_names: tuple[str, ...]
+    options: EncoderOptions
+    n_encoded: int = 0
+    n_truncated: int = 0
+
+    @property
+    def training(self) -> str:
+        """How the model was trained: the name of a training method."""
+        return "plain"
+
+    def encode(self, examples: Iterable[Example], *, with_labels: bool = True, progress: Step | None = None) -> Outputs:
+        """Return one row per example, in tagging one per word; labels where the examples have them.
+
+        With `with_labels=False` labels stay unread. No examples give `Outputs` of length 0 with all its columns.
+        """
+        ...
+
+    def with_options(self, **changes: Any) -> "Encoder":
+        """Return this encoder with other options, as a method needs them; raise where it does not have them."""
+        raise InvalidInputError(
+            f"the encoder {self.kind!r} cannot be used with {', '.join(f'{k}={v!r}' for k, v in changes.items())}: "
+            "choose a method that does not need it"
+        )
+
+    def to_part(self) -> EncoderPart:
+        """Return what a UE folder must hold to open this encoder again."""
+        ...
+
+    @classmethod
+    def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:
+        """Open the encoder that `to_part` described; `part.folder` is its own folder, if it has one."""
+        ...
