@@ -1,4 +1,4 @@
-"""One writer of a folder at a time, among threads and processes; the system frees the lock of one that dies."""
+"""One writer of a folder or file at a time, among threads and processes; the system frees the lock of one that dies."""
 
 import fcntl
 import os
@@ -23,6 +23,26 @@ class _HeldLocks(threading.local):
 _held = _HeldLocks()
 
 
+def take_lock(descriptor: int, *, seconds: float | None) -> bool:
+    """Lock an open file or folder and return whether that worked within `seconds`; None waits for as long as it takes.
+
+    The lock ends when the descriptor is closed.
+    """
+    if seconds is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return True
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_LOOK_AGAIN)
+        else:
+            return True
+
+
 @contextmanager
 def locked(folder: Path, *, seconds: float | None = None) -> Iterator[None]:
     """Keep other writers, in this process or another, out of `folder`; a thread that has the lock may take it again.
@@ -36,7 +56,11 @@ def locked(folder: Path, *, seconds: float | None = None) -> Iterator[None]:
         if place in _held.places:
             yield
             return
-        _take(descriptor, folder, seconds)
+        if not take_lock(descriptor, seconds=seconds):
+            raise StorageError(
+                f"{folder} is still being written by another process after {seconds:g} s: nothing was changed, "
+                "try again"
+            )
         _held.places.add(place)
         try:
             yield
@@ -44,22 +68,3 @@ def locked(folder: Path, *, seconds: float | None = None) -> Iterator[None]:
             _held.places.remove(place)
     finally:
         os.close(descriptor)
-
-
-def _take(descriptor: int, folder: Path, seconds: float | None) -> None:
-    if seconds is None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        return
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                raise StorageError(
-                    f"{folder} is still being written by another process after {seconds:g} s: nothing was changed, "
-                    "try again"
-                ) from None
-            time.sleep(_LOOK_AGAIN)
-        else:
-            return
