@@ -1,4 +1,4 @@
-"""A change goes only to what is still there: the journal's last record, the store's own files, the folder named above."""
+"""A change goes only to what is still there: the last record, the files of the store, the folder that names it."""
 
 import os
 import signal
@@ -152,7 +152,7 @@ def test_a_store_in_a_folder_that_nothing_names_any_more_refuses_changes(tmp_pat
     monkeypatch.setattr("knn_ue.storage.folder._remove_ours", lambda *_: None)  # killed between commit and clean-up
     write()
 
-    with pytest.raises(StorageError, match="is no longer a part of .*, which was saved again: nothing was changed"):
+    with pytest.raises(StorageError, match=r"is no longer a part of .*, which was saved again: nothing was changed"):
         CHANGES[change](store)
 
     assert len(inner_store(tmp_path / "ue")) == 4
@@ -192,9 +192,10 @@ if len(sys.argv) > 2:
 store = Datastore.load(sys.argv[1])
 (arrays,) = [path for path in store.path.iterdir() if path.name.startswith("arrays")]
 os.truncate(arrays, 10)
-for ask in (lambda: store.search(np.zeros((1, 64)), 5), lambda: store.texts_of([4000]), lambda: store.vectors_of([4000])):
+asked = {"search": (np.zeros((1, 64)), 5), "texts_of": ([4000],), "vectors_of": ([4000],)}
+for name, arguments in asked.items():
     try:
-        ask()
+        getattr(store, name)(*arguments)
         print("answered")
     except StorageError as error:
         print(error)
@@ -202,7 +203,9 @@ for ask in (lambda: store.search(np.zeros((1, 64)), 5), lambda: store.texts_of([
 
 
 def run(code, *arguments):
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=60
+    )
 
 
 @pytest.fixture

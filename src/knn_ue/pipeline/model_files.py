@@ -14,6 +14,7 @@ from typing import Any
 
 from knn_ue.errors import StorageError
 from knn_ue.storage import open_plain_file, read_folder, storage_errors, write_folder
+from knn_ue.storage.atomic import sync_tree
 
 KIND = "model"
 _FILES = "files"
@@ -60,7 +61,7 @@ def copy_model(source: ModelSource, target: Path) -> str:
     (target / _FILES).mkdir()
     for name in names:
         _place(folder / name, target / _FILES / name)
-    _sync(target / _FILES)
+    sync_tree(target)  # linked files too: their owner may never have asked the disk to keep them
     _check_unchanged(source)
     return identity
 
@@ -113,7 +114,6 @@ def _place(source: Path, target: Path) -> None:
             os.link(source.resolve(), target)
             return
     shutil.copyfile(source, target)
-    _sync(target)
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
@@ -124,11 +124,3 @@ def _fingerprint(path: Path) -> dict[str, Any]:
             digest.update(block)
             size += len(block)
     return {"size": size, "sha256": digest.hexdigest()}
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,7 @@ from knn_ue.storage.folder import (
     read_folder,
     write_folder,
 )
-from knn_ue.storage.locks import locked
+from knn_ue.storage.locks import locked, waiting_at_most
 from knn_ue.storage.meta import check_named, generation_of, identity_of, kind_of, open_plain_file
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "parse_folder",
     "read_folder",
     "storage_errors",
+    "waiting_at_most",
     "write_file",
     "write_files",
     "write_folder",

@@ -17,6 +17,7 @@ from typing import Any
 from knn_ue.errors import StorageError
 
 _AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 
 
@@ -57,7 +58,7 @@ def replace_folder(draft: Path, target: Path) -> None:
     sync_tree(draft)
     if not target.exists() or not any(target.iterdir()):
         draft.rename(target)
-    elif not _exchanged(draft, target):
+    elif not _renamed(draft, target, _RENAME_EXCHANGE):
         old = _draft_of(target)
         target.rename(old)
         try:
@@ -69,15 +70,30 @@ def replace_folder(draft: Path, target: Path) -> None:
     sync(target.parent)
 
 
+def move_new(source: Path, target: Path) -> None:
+    """Move a synced file to a name that is not taken; FileExistsError where it is, and nothing is moved."""
+    if not _renamed(source, target, _RENAME_NOREPLACE):
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        source.rename(target)
+    sync(target.parent)
+
+
+def create_folder(folder: Path) -> list[Path]:
+    """Create the folder and its parents where missing, and return those that are new, once they are on disk."""
+    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in new:
+        with suppress(PermissionError):  # one may write to a folder that one may not open
+            sync(path.parent)
+    return new
+
+
 @contextmanager
 def created_folder(folder: Path) -> Iterator[None]:
     """Create the folder and its parents where missing; if the block fails, those that are new and empty are removed."""
-    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    new = create_folder(folder)
     try:
-        for path in new:
-            with suppress(PermissionError):  # one may write to a folder that one may not open
-                sync(path.parent)
         yield
     except BaseException:
         for path in new:
@@ -106,32 +122,30 @@ def _write_drafts(drafts: Mapping[Path, tuple[Path, bytes]]) -> None:
                 os.fsync(file.fileno())
         for draft, (path, _) in drafts.items():
             os.replace(draft, path)  # noqa: PTH105 (the commit; named as the documentation names it)
+            with storage_errors(f"{path} was written, but the disk does not confirm it", "write it again"):
+                sync(path.parent)
     except BaseException:
         for draft in drafts:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
         raise
-    folders = {path.parent for path, _ in drafts.values()}
-    for folder in folders:
-        with storage_errors(f"{folder} was written, but the disk does not confirm it", "write it again"):
-            sync(folder)
 
 
 def _draft_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.draft")
 
 
-def _exchanged(first: Path, second: Path) -> bool:
-    """Exchange two folders in one step; False where the system cannot."""
+def _renamed(source: Path, target: Path, flag: int) -> bool:
+    """Rename with a `flag` that Python does not offer; False where the system does not know it."""
     rename = _renameat2()
     if rename is None:
         return False
-    if rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
+    if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flag) == 0:
         return True
     code = ctypes.get_errno()
     if code in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
         return False
-    raise OSError(code, os.strerror(code), str(second))
+    raise OSError(code, os.strerror(code), str(target))
 
 
 @cache

@@ -14,10 +14,11 @@ _LOOK_AGAIN = 0.005  # seconds between two looks at a lock
 
 
 class _HeldLocks(threading.local):
-    """The folders that this thread has locked."""
+    """The folders that this thread has locked, and until when it waits for others."""
 
     def __init__(self) -> None:
         self.places: set[tuple[int, int]] = set()
+        self.deadline: float | None = None
 
 
 _held = _HeldLocks()
@@ -44,11 +45,26 @@ def take_lock(descriptor: int, *, seconds: float | None) -> bool:
 
 
 @contextmanager
+def waiting_at_most(seconds: float) -> Iterator[None]:
+    """Let this thread wait no longer than `seconds`, all in all, for the locks that it takes inside the block."""
+    before = _held.deadline
+    _held.deadline = time.monotonic() + seconds if before is None else min(before, time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _held.deadline = before
+
+
+@contextmanager
 def locked(folder: Path, *, seconds: float | None = None) -> Iterator[None]:
     """Keep other writers, in this process or another, out of `folder`; a thread that has the lock may take it again.
 
-    Waits for its turn, but no longer than `seconds` where given: a writer that hangs must not make others hang.
+    Waits for its turn, but no longer than `seconds` or `waiting_at_most` where given: a writer that hangs must not make
+    others hang.
     """
+    if _held.deadline is not None:
+        left = max(0.0, _held.deadline - time.monotonic())
+        seconds = left if seconds is None else min(seconds, left)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         found = os.fstat(descriptor)
@@ -58,7 +74,7 @@ def locked(folder: Path, *, seconds: float | None = None) -> Iterator[None]:
             return
         if not take_lock(descriptor, seconds=seconds):
             raise StorageError(
-                f"{folder} is still being written by another process after {seconds:g} s: nothing was changed, "
+                f"{folder} is still being written by another process after {seconds:.3g} s: nothing was changed, "
                 "try again"
             )
         _held.places.add(place)
