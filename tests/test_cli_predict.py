@@ -12,7 +12,7 @@ import pytest
 from cli_files import data_of, read_lines, run, start, write_rows
 from knn_ue.cli.answer_file import AnswerFile, same_answer
 from knn_ue.data import TextRow
-from knn_ue.errors import StorageError
+from knn_ue.errors import InvalidInputError, StorageError
 from tiny_models import text_rows, tiny_model
 
 pytest.importorskip("torch")
@@ -212,15 +212,100 @@ def test_a_second_run_leaves_the_file_of_the_first_alone(tmp_path):
 def test_a_second_run_does_not_empty_the_output_that_the_first_has_just_finished(tmp_path, monkeypatch):
     answers = AnswerFile(tmp_path / "answers.jsonl")
 
-    def finished_meanwhile(_file, _operation):
+    def finished_meanwhile(_file, *, seconds):
         answers.part.write_text("whole")
         answers.part.replace(answers.output)
+        return True
 
-    monkeypatch.setattr("knn_ue.cli.answer_file.fcntl.flock", finished_meanwhile)
+    monkeypatch.setattr("knn_ue.cli.answer_file.take_lock", finished_meanwhile)
     with pytest.raises(StorageError, match="is being written by another process"), answers.open(resume=False):
         pass
 
     assert answers.output.read_text() == "whole"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_later_of_two_runs_does_not_replace_what_the_earlier_finished(tmp_path, overwrite):
+    output = tmp_path / "answers.jsonl"
+    output.write_text("old") if overwrite else None
+    first, second = AnswerFile(output), AnswerFile(output)
+    for run_of in (first, second):
+        run_of.check(resume=False, overwrite=overwrite)
+    with first.open(resume=False) as file:
+        first.write(file, TextRow("fine"), {"label": "pos"})
+
+    with (
+        pytest.raises(StorageError, match="was written by another process meanwhile and is left as it is"),
+        second.open(resume=False),
+    ):
+        pass
+
+    assert read_lines(output) == [{"text": "fine", "label": "pos"}]
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.jsonl"]
+
+
+def test_a_file_that_appears_at_the_output_during_the_run_is_left_alone(tmp_path):
+    answers = AnswerFile(tmp_path / "answers.jsonl")
+
+    with (
+        pytest.raises(StorageError, match="was written by another process meanwhile and is left as it is"),
+        answers.open(resume=False) as file,
+    ):
+        answers.write(file, TextRow("fine"), {"label": "pos"})
+        answers.output.write_text("years of work")
+
+    assert answers.output.read_text() == "years of work"
+    assert read_lines(answers.part) == [{"text": "fine", "label": "pos"}]
+
+
+def test_answers_that_a_killed_run_left_after_the_check_are_not_emptied(tmp_path):
+    answers = AnswerFile(tmp_path / "answers.jsonl")
+    answers.check(resume=False, overwrite=False)
+    answers.part.write_text('{"text": "fine"}\n')
+
+    with pytest.raises(StorageError, match="was written by another process meanwhile"), answers.open(resume=False):
+        pass
+
+    assert answers.part.read_text() == '{"text": "fine"}\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "years of work",
+        "years of work\nand more\n",
+        '{"text": "fine"}\nyears of work\n',
+        '{"text": "fine"}\nyears of work',
+        '{"text": "another text"',
+        '["a list"]\n',
+        '{"text": "fine"}\n[1]\n{"text": "so so"}\n',
+        "[" * 100_000 + "\n",
+    ],
+)
+def test_resume_leaves_a_part_file_that_is_not_ours_as_it_is(tmp_path, content):
+    answers = AnswerFile(tmp_path / "answers.jsonl")
+    answers.part.write_text(content)
+
+    with (
+        pytest.raises(InvalidInputError, match=r"is not an answer|is not about row|more answers than"),
+        AnswerFile(tmp_path / "answers.jsonl").open(resume=True) as file,
+    ):
+        answers.keep_complete(file, iter([TextRow("fine"), TextRow("so so"), TextRow("bad")]))
+
+    assert answers.part.read_text() == content
+
+
+def test_an_answer_cut_at_any_byte_is_answered_again(tmp_path):
+    rows = [TextRow("fine ä"), TextRow("so so")]
+    lines = [b'{"text": "fine \xc3\xa4", "label": "pos"}\n', b'{"text": "so so", "label": "neg"}\n']
+    answers = AnswerFile(tmp_path / "answers.jsonl")
+
+    for size in range(len(lines[1])):
+        answers.part.write_bytes(lines[0] + lines[1][:size] + bytes(size % 3))
+        with answers.part.open("a+b") as file:
+            last, left = answers.keep_complete(file, iter(rows))
+        assert (last[0], list(left)) == (rows[0], rows[1:])
+        assert answers.part.read_bytes() == lines[0]
 
 
 def test_abstentions_are_counted_over_both_runs(ue, tmp_path):

@@ -146,7 +146,7 @@ def test_a_failed_write_leaves_the_old_report_and_no_drafts(report, tmp_path, mo
     def full(_descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("knn_ue.report.report.os.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StorageError, match="No space left on device"):
         dataclasses.replace(report, title="new").write(tmp_path)
 

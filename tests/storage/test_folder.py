@@ -293,7 +293,7 @@ def test_data_are_on_disk_before_the_commit_and_the_commit_before_the_return(tmp
     monkeypatch.setattr(os, "replace", recorded_replace)
     write(tmp_path / "folder", files={"blob": lambda path: path.write_bytes(b"b")})
 
-    assert events == [tmp_path.name.split(".")[0], "arrays", "blob", "meta", "folder", "commit", "folder"]
+    assert events == [tmp_path.name.split(".")[0], "arrays", "blob", "folder", "meta", "commit", "folder"]
 
 
 # --- a folder that is not what it was -----------------------------------------------------------------------------

@@ -87,9 +87,7 @@ def test_an_interrupt_while_a_change_is_written_leaves_a_store_that_goes_on(save
     assert len(Datastore.load(saved)) == 5
 
 
-@pytest.mark.parametrize(
-    "moment", ["knn_ue.storage.folder.write_arrays", "knn_ue.storage.folder._sync_folder", "os.replace"]
-)
+@pytest.mark.parametrize("moment", ["knn_ue.storage.folder.write_arrays", "knn_ue.storage.folder.sync", "os.replace"])
 def test_an_interrupt_during_save_leaves_the_old_store_and_no_litter(saved, moment, monkeypatch):
     before = sorted(saved.iterdir())
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.storage import read_folder
 from knn_ue.stores import Datastore
 from knn_ue.stores import journal as journal_module
 from knn_ue.stores.journal import Removed, read_journal
@@ -28,7 +29,7 @@ def journal(saved):
 
 
 def changes_in(path):
-    return read_journal(path, path.name.split(".")[1])[1]
+    return read_journal(read_folder(path.parent))[1]
 
 
 STATES = [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [1, 2, 3, 5], [1, 2, 3, 5, 6]]
@@ -187,7 +188,7 @@ def test_a_record_that_another_process_finishes_while_we_read_is_not_cut_off(jou
         return decode(body, where)
 
     monkeypatch.setattr(journal_module, "_decode", finish_meanwhile)
-    ours, changes = read_journal(path, path.name.split(".")[1])
+    ours, changes = read_journal(read_folder(path.parent))
     monkeypatch.undo()
 
     assert len(changes) == 2

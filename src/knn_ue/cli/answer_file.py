@@ -1,28 +1,34 @@
-"""A file of answers, one JSON line a row: written beside its place, moved when whole, continued after a crash."""
+"""A file of answers, one JSON line per row: written beside its place, moved when whole, continued after a crash."""
 
-import fcntl
 import json
 import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from knn_ue.data import PairRow, Row, TaggedRow
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import storage_errors
+from knn_ue.storage.atomic import move_new, storage_errors, sync
+from knn_ue.storage.locks import take_lock
 
 Answer = dict[str, Any]
 _TOLERANCE = 1e-3  # what padding and the order of sums may change in float32, and more
 
 
 class AnswerFile:
-    """`output` while it is being written: the lines so far are in `part`."""
+    """`output` while it is being written: the lines so far are in `part`.
+
+    What the two files are when the object is made is what the user agreed to replace: what another process writes
+    there later is left alone.
+    """
 
     def __init__(self, output: Path) -> None:
         self.output = output
         self.part = output.with_name(f"{output.name}.part")
+        self._before = {path: _state(path) for path in (self.output, self.part)}
         self.n_lines = 0
         self.n_abstained = 0
 
@@ -52,6 +58,9 @@ class AnswerFile:
         with storage_errors(failure, way_out), self.part.open("a+b") as file:
             self._lock(file)
             try:
+                self._check_unchanged(self.output)
+                if not resume and os.fstat(file.fileno()).st_size:
+                    self._check_unchanged(self.part)
                 if not resume:
                     file.truncate(0)
                 yield file
@@ -63,46 +72,76 @@ class AnswerFile:
                 if not os.fstat(file.fileno()).st_size:
                     self.part.unlink()
                 raise
-            self.part.replace(self.output)
+            self._finish()
 
-    def keep_complete(self, file: BinaryIO, rows: Iterator[Row]) -> tuple[Row, Answer] | None:
-        """Cut off what is not a complete line, move `rows` past those that have one, and return the last of them."""
+    def _finish(self) -> None:
+        self._check_unchanged(self.output)
+        if self._before[self.output] is not None:
+            self.part.replace(self.output)
+            sync(self.output.parent)
+            return
+        try:
+            move_new(self.part, self.output)
+        except FileExistsError:
+            raise self._changed(self.output) from None
+
+    def keep_complete(self, file: BinaryIO, rows: Iterator[Row]) -> tuple[tuple[Row, Answer] | None, Iterator[Row]]:
+        """Cut off a last line that is not complete; return the last row that has one, and the rows that have none.
+
+        Nothing is cut unless every line is an answer to its row and the last one at least begins like one: a file that
+        this command did not write is left as it is.
+        """
         file.seek(0)
         end, last = 0, None
-        for line in file:
-            answer = _parsed(line)
-            if answer is None:
-                break
+        for number, line in enumerate(file, start=1):
             row = next(rows, None)
             if row is None:
                 raise InvalidInputError(f"{self.part} has more answers than the input has rows: it is of another input")
-            self.n_lines += 1
+            if not line.endswith(b"\n") and _is_begun(line, row):
+                rows = chain((row,), rows)
+                break
+            answer = _parsed(line)
+            if answer is None:
+                raise InvalidInputError(
+                    f"line {number} of {self.part} is not an answer: move the file away if this command did not write "
+                    "it, or start again with --overwrite"
+                )
             if not is_about(answer, row):
                 raise InvalidInputError(
-                    f"line {self.n_lines} of {self.part} is not about row {self.n_lines} of the input: "
+                    f"line {number} of {self.part} is not about row {number} of the input: "
                     "give the same input, or start again with --overwrite"
                 )
+            self.n_lines = number
             self.n_abstained += _abstains(answer)
             end += len(line)
             last = row, answer
         file.truncate(end)
         file.seek(0, os.SEEK_END)
-        return last
+        return last, rows
 
     def write(self, file: BinaryIO, row: Row, answer: Answer) -> None:
         """Append the answer to one row."""
-        line = json.dumps(input_of(row) | answer, ensure_ascii=False, allow_nan=False)
-        file.write(line.encode("utf-8", "replace") + b"\n")
+        file.write(_encoded(input_of(row) | answer) + b"\n")
         self.n_lines += 1
         self.n_abstained += _abstains(answer)
 
     def _lock(self, file: BinaryIO) -> None:
-        with suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between our opening the file and locking it, its writer may have finished and moved it to the output.
-            if self.part.exists() and os.path.samestat(os.fstat(file.fileno()), self.part.stat()):
-                return
+        locked = take_lock(file.fileno(), seconds=0)
+        # Between our opening the file and locking it, its writer may have finished and moved it to the output.
+        same = self.part.exists() and os.path.samestat(os.fstat(file.fileno()), self.part.stat())
+        if locked and same:
+            return
         raise StorageError(f"{self.part} is being written by another process: wait for it")
+
+    def _check_unchanged(self, path: Path) -> None:
+        if _state(path) != self._before[path]:
+            raise self._changed(path)
+
+    def _changed(self, path: Path) -> StorageError:
+        return StorageError(
+            f"{path} was written by another process meanwhile and is left as it is: choose another output, or move it "
+            "away and continue with --resume"
+        )
 
 
 def input_of(row: Row) -> Answer:
@@ -122,7 +161,10 @@ def input_of(row: Row) -> Answer:
 def is_about(answer: Answer, row: Row) -> bool:
     """Say whether `answer` belongs to `row`."""
     if isinstance(row, TaggedRow):
-        return [word["word"] for word in answer.get("words", ())] == list(row.tokens)
+        words = answer.get("words")
+        if not isinstance(words, list) or not all(isinstance(word, dict) for word in words):
+            return False
+        return [word.get("word") for word in words] == list(row.tokens)
     return all(answer.get(key) == value for key, value in input_of(row).items())
 
 
@@ -147,12 +189,30 @@ def _abstains(answer: Answer) -> bool:
     return bool(answer.get("abstained")) or any(entity["abstained"] for entity in answer.get("entities", ()))
 
 
+def _is_begun(line: bytes, row: Row) -> bool:
+    """Say whether an unfinished line is the begin of an answer to `row`; a crash may leave zeros at its end."""
+    begin = _encoded(input_of(row))[:-1]
+    found = line.rstrip(b"\0")
+    return found.startswith(begin) or begin.startswith(found)
+
+
 def _parsed(line: bytes) -> Answer | None:
-    """Return the answer on a complete line, None on one that a crash cut short."""
-    if not line.endswith(b"\n"):
-        return None
+    """Return the answer on a complete line, None where there is none."""
     try:
         answer = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return answer if isinstance(answer, dict) else None
+    return answer if isinstance(answer, dict) and line.endswith(b"\n") else None
+
+
+def _encoded(answer: Answer) -> bytes:
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+
+
+def _state(path: Path) -> tuple[int, int, int, int] | None:
+    """Return which file stands there and when it was last written, None where there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

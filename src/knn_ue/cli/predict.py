@@ -57,7 +57,7 @@ def predict(
     try:
         with answers.open(resume=resume) as file:
             if resume:
-                _continue(answers, file, rows, pipe, abstain_below, top)
+                rows = _continue(answers, file, rows, pipe, abstain_below, top)
             n_resumed, n_cut = answers.n_lines, pipe.encoder.n_truncated  # the row asked twice counts once
             _write_all(answers, file, rows, pipe, abstain_below, top)
     except BaseException:
@@ -82,15 +82,15 @@ def _continue(
     pipe: "UncertaintyPipeline",
     abstain_below: float | None,
     top: int,
-) -> None:
-    """Skip the rows that have an answer, having made sure, if possible, that the last one would be the same today."""
+) -> "Iterator[Row]":
+    """Return the rows without an answer, having checked, if possible, that the last answer would be the same today."""
     from knn_ue.cli.answer_file import input_of, same_answer
 
-    last = answers.keep_complete(file, rows)
+    last, rows = answers.keep_complete(file, rows)
     if last is None:
-        return
+        return rows
     if getattr(pipe.encoder.options, "passes", 1) > 1:
-        return  # dropout is drawn for a batch: a row asked alone gets another answer
+        return rows  # dropout is drawn for a batch: a row asked alone gets another answer
     row, before = last
     (answer,) = pipe([row], abstain_below=abstain_below, top=top)
     if not same_answer(before, json.loads(json.dumps(input_of(row) | answer.to_dict()))):
@@ -98,6 +98,7 @@ def _continue(
             f"the last answer in {answers.part} is not what this folder says with these options: "
             "use those of the first run, or start again with --overwrite"
         )
+    return rows
 
 
 def _write_all(

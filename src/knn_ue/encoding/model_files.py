@@ -16,6 +16,7 @@ from typing import Any
 
 from knn_ue.errors import StorageError
 from knn_ue.storage import open_plain_file, read_folder, storage_errors, write_folder
+from knn_ue.storage.atomic import sync_tree
 
 KIND = "model"
 RECORD = "knn_ue_training.json"  # how a model of ours was trained, beside its weights
@@ -77,7 +78,7 @@ def copy_model(source: ModelSource, target: Path) -> str:
     (target / _FILES).mkdir()
     for name in names:
         _place(folder / name, target / _FILES / name)
-    _sync(target / _FILES)
+    sync_tree(target)  # linked files too: their owner may never have asked the disk to keep them
     _check_unchanged(source)
     return identity
 
@@ -95,9 +96,7 @@ def write_model(write: Callable[[Path], None], target: Path) -> str:
     except BaseException:
         shutil.rmtree(files, ignore_errors=True)
         raise
-    for name in names:
-        _sync(target / _FILES / name)
-    _sync(target / _FILES)
+    sync_tree(target)
     return identity
 
 
@@ -149,7 +148,6 @@ def _place(source: Path, target: Path) -> None:
             os.link(source.resolve(), target)
             return
     shutil.copyfile(source, target)
-    _sync(target)
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
@@ -160,11 +158,3 @@ def _fingerprint(path: Path) -> dict[str, Any]:
             digest.update(block)
             size += len(block)
     return {"size": size, "sha256": digest.hexdigest()}
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,11 +1,8 @@
 """`build_report`: fitted calibrators and labeled outputs -> one page, its Markdown and its JSON, in one folder."""
 
 import json
-import os
 import platform
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +28,7 @@ from knn_ue.report.html import to_html
 from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
-from knn_ue.storage import created_folder, library_version, storage_errors
+from knn_ue.storage import created_folder, library_version, storage_errors, write_files
 from knn_ue.types import Outputs
 
 _FAVORITE = "knn-ue"
@@ -200,16 +197,5 @@ def _refuse_folders(paths: Iterable[Path]) -> None:
 
 def _write_all(texts: Mapping[Path, str]) -> None:
     """Write all files beside their places, then move all: no half of a file is ever seen, nor left behind."""
-    drafts = {path.with_name(f".{path.name}.{secrets.token_hex(4)}"): path for path in texts}
-    try:
-        for draft, path in drafts.items():
-            with draft.open("xb") as file:
-                file.write(texts[path].encode("utf-8", errors="replace"))  # a text may hold half a surrogate pair
-                file.flush()
-                os.fsync(file.fileno())
-        for draft, path in drafts.items():
-            draft.replace(path)
-    finally:
-        for draft in drafts:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
+    # A text may hold half a surrogate pair.
+    write_files({path: text.encode("utf-8", errors="replace") for path, text in texts.items()})

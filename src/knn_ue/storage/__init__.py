@@ -1,29 +1,28 @@
 """The only place that knows the disk: folders that are written in one step, their arrays, and who may write."""
 
+from knn_ue.storage.atomic import created_folder, storage_errors, write_file, write_files
 from knn_ue.storage.folder import (
     FolderContent,
     Parsed,
     SubfolderWriter,
     check_replaceable,
-    created_folder,
-    generation_of,
-    kind_of,
     library_version,
-    open_plain_file,
     parse_folder,
     read_folder,
-    storage_errors,
     write_folder,
 )
-from knn_ue.storage.locks import locked
+from knn_ue.storage.locks import locked, waiting_at_most
+from knn_ue.storage.meta import check_named, generation_of, identity_of, kind_of, open_plain_file
 
 __all__ = [
     "FolderContent",
     "Parsed",
     "SubfolderWriter",
+    "check_named",
     "check_replaceable",
     "created_folder",
     "generation_of",
+    "identity_of",
     "kind_of",
     "library_version",
     "locked",
@@ -31,5 +30,8 @@ __all__ = [
     "parse_folder",
     "read_folder",
     "storage_errors",
+    "waiting_at_most",
+    "write_file",
+    "write_files",
     "write_folder",
 ]

@@ -6,35 +6,39 @@ lying about is removed by the next write. Reading checks the size and SHA-256 of
 """
 
 import hashlib
-import json
 import os
 import re
 import secrets
 import shutil
-import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy.typing as npt
 
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.storage.atomic import created_folder, storage_errors, sync, write_file
 from knn_ue.storage.locks import locked
-from knn_ue.storage.tensors import map_arrays, write_arrays
+from knn_ue.storage.meta import (
+    FORMAT,
+    GENERATION,
+    META,
+    NAME,
+    OUR_NAME,
+    Meta,
+    check_named,
+    encode_meta,
+    generation_of,
+    open_plain_file,
+    read_meta,
+)
+from knn_ue.storage.tensors import is_mapped, map_arrays, write_arrays
 
-FORMAT = 1
-_META = "meta.json"
-_MAX_META_BYTES = 1 << 24
-_NAME = r"[a-z][a-z0-9_]*"
-_GENERATION = r"[0-9]{8}-[0-9a-f]{8}"
-# Whatever matches is ours to remove; everything else in the folder is the user's and is never touched.
-_OUR_NAME = re.compile(rf"(?:{_NAME}\.{_GENERATION}(?:\.[a-z]+)?|meta\.json\.{_GENERATION})")
 _ARRAYS = "arrays"
 
-Meta = dict[str, Any]
+FileState = tuple[int, int, int, int]  # device, inode, size, time of the last change
 FileWriter = Callable[[Path], None]
 SubfolderWriter = Callable[[Path], str]
 Parsed = TypeVar("Parsed")
@@ -42,7 +46,11 @@ Parsed = TypeVar("Parsed")
 
 @dataclass(frozen=True, kw_only=True)
 class FolderContent:
-    """What a folder holds: `options` as written, memory-mapped `arrays`, verified `files`, `folders` and a journal."""
+    """What a folder holds: `options` as written, `arrays`, verified `files`, `folders` and a journal.
+
+    Arrays of a small folder are in memory, those of a large one are mapped from the file. `states` are the data files
+    as they were when they were verified.
+    """
 
     path: Path
     kind: str
@@ -52,6 +60,32 @@ class FolderContent:
     arrays: dict[str, npt.NDArray[Any]]
     files: dict[str, Path] = field(default_factory=dict)
     folders: dict[str, Path] = field(default_factory=dict)
+    states: dict[Path, FileState] = field(default_factory=dict)
+    mapped: Path | None = None
+
+    def check_unchanged(self) -> None:
+        """Raise unless this is what the folder still holds and what its parents still name: then it may be changed."""
+        if generation_of(self.path) != self.generation:
+            raise StorageError(f"{self.path} was changed by another writer: load it again, then repeat")
+        for path, before in self.states.items():
+            if _state_of(path) != before:
+                raise StorageError(
+                    f"{path} was removed, replaced or written over since it was loaded: nothing was changed, restore "
+                    "the folder from a copy, load it again, then repeat"
+                )
+        check_named(self.path)
+
+    def check_readable(self) -> None:
+        """Raise where the mapped file was written over in place: to read what was cut off would end the process."""
+        if self.mapped is None:
+            return
+        now, before = _state_of(self.mapped), self.states[self.mapped]
+        # Removed or replaced by rename, the file that is mapped stays as it was.
+        if now is not None and now[:2] == before[:2] and now != before:
+            raise StorageError(
+                f"{self.mapped} was written over in place while in use: load the folder again (to restore a folder, "
+                "copy it beside its place and rename it)"
+            )
 
     @property
     def journal(self) -> Path:
@@ -109,78 +143,41 @@ def read_folder(path: str | Path, *, kind: str | None = None, identity: str | No
 
 
 def parse_folder(
-    path: str | Path, parse: Callable[[FolderContent], Parsed], *, kind: str | None = None, identity: str | None = None
+    path: str | Path,
+    parse: Callable[[FolderContent], Parsed],
+    *,
+    kind: str | None = None,
+    identity: str | None = None,
+    just_written: str | None = None,
 ) -> Parsed:
-    """Return `parse` of what the folder holds; begin again if a writer replaced the folder meanwhile."""
+    """Return `parse` of what the folder holds; begin again if a writer replaced the folder meanwhile.
+
+    Files of the generation `just_written`, by this process and under its lock, are not hashed again.
+    """
     folder = Path(path)
     while True:
-        meta = _read_meta(folder)
+        meta = read_meta(folder)
         try:
-            return parse(_read_parts(folder, meta, kind, identity))
+            trusted = meta["generation"] == just_written
+            return parse(_read_parts(folder, meta, kind, identity, trusted=trusted))
         except StorageError:
             # A writer may have committed a new generation and removed the files this one names.
             if generation_of(folder) == meta["generation"]:
                 raise
 
 
-def generation_of(path: str | Path) -> str:
-    """Return the generation that is committed in the folder now."""
-    return str(_read_meta(Path(path))["generation"])
-
-
-def kind_of(path: str | Path) -> str:
-    """Return what kind of thing the folder holds."""
-    return str(_read_meta(Path(path))["kind"])
-
-
-def open_plain_file(path: Path) -> BufferedReader:
-    """Open a plain file to read: never a link out of the folder, a pipe that blocks, or an endless device."""
-    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"):
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise StorageError(f"{path} is not a plain file: do not trust this folder")
-        return path.open("rb")
-
-
-@contextmanager
-def storage_errors(what: str, way_out: str) -> Iterator[None]:
-    """Turn an error of the operating system into a `StorageError` of one sentence."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise StorageError(f"{what} ({error.strerror or error}): {way_out}") from error
-
-
-@contextmanager
-def created_folder(folder: Path) -> Iterator[None]:
-    """Make the folder and its parents if need be; if the block fails, those that are new and empty go again."""
-    new = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        for path in new:
-            with suppress(PermissionError):  # one may write to a folder that one may not open
-                _sync_folder(path.parent)
-        yield
-    except BaseException:
-        for path in new:
-            with suppress(OSError):
-                path.rmdir()
-        raise
-
-
 def check_replaceable(folder: Path) -> None:
     """Raise unless the folder is empty, one of ours, or what a crash of ours left."""
-    if os.path.lexists(folder / _META):
+    if os.path.lexists(folder / META):
         try:
-            _read_meta(folder)
+            read_meta(folder)
         except StorageError as error:
             raise StorageError(f"{error}; nothing was written, choose another folder or empty this one") from None
         return
-    strangers = sorted(entry.name for entry in folder.iterdir() if not _OUR_NAME.fullmatch(entry.name))
+    strangers = sorted(entry.name for entry in folder.iterdir() if not OUR_NAME.fullmatch(entry.name))
     if strangers:
         raise StorageError(
-            f"{folder} holds other files ({strangers[0]} and {len(strangers) - 1} more) and no {_META}: "
+            f"{folder} holds other files ({strangers[0]} and {len(strangers) - 1} more) and no {META}: "
             "choose a new or empty folder"
         )
 
@@ -207,7 +204,7 @@ def _write_parts(
     journal: Callable[[Path, str], None] | None,
 ) -> Meta:
     for name in (*files, *folders):
-        if not re.fullmatch(_NAME, name):
+        if not re.fullmatch(NAME, name):
             raise InvalidInputError(f"a file must be named by lower-case letters, digits and _, got {name!r}")
     entries: Meta = {}
     target = folder / f"{_ARRAYS}.{generation}.safetensors"
@@ -215,41 +212,25 @@ def _write_parts(
     for name, write in files.items():
         target = folder / f"{name}.{generation}.bin"
         write(target)
-        _sync_file(target)
+        sync(target)
         entries[name] = {"name": target.name} | _fingerprint(target)
     subfolders: Meta = {}
     for name, source in folders.items():
         if isinstance(source, Path):
-            subfolders[name] = {"name": source.name, "identity": _read_meta(source)["identity"]}
+            subfolders[name] = {"name": source.name, "identity": read_meta(source)["identity"]}
         else:
             target = folder / f"{name}.{generation}"
             subfolders[name] = {"name": target.name, "identity": source(target)}
     if journal is not None:
         journal(_journal_path(folder, generation), generation)
-        _sync_file(_journal_path(folder, generation))
+        sync(_journal_path(folder, generation))
     return {"files": entries, "folders": subfolders, "journal": journal is not None}
 
 
 def _commit(folder: Path, generation: str, meta: Meta) -> None:
-    draft = folder / f"{_META}.{generation}"
-    with draft.open("xb") as file:
-        file.write(_encode_meta(folder, meta))
-        file.flush()
-        os.fsync(file.fileno())
-    _sync_folder(folder)  # the data files must be findable before anything names them
-    os.replace(draft, folder / _META)  # noqa: PTH105 (the commit; named as the documentation names it)
-    with storage_errors(f"{folder} was written, but the disk does not confirm it", "write it again"):
-        _sync_folder(folder)
-
-
-def _encode_meta(folder: Path, meta: Meta) -> bytes:
-    """Return the content of meta.json, having made sure that it can be read back."""
-    meta = json.loads(json.dumps(meta))  # what JSON makes of it is what the checksum must hold for
-    _check_meta(folder, meta)
-    encoded = json.dumps(meta | {"checksum": _checksum(meta)}, indent=1, sort_keys=True).encode()
-    if len(encoded) > _MAX_META_BYTES:
-        raise StorageError(f"the options are larger than {_MAX_META_BYTES} bytes: store what is large as an array")
-    return encoded
+    content = encode_meta(folder, meta)
+    sync(folder)  # the data files must be findable before anything names them
+    write_file(folder / META, content, draft=folder / f"{META}.{generation}")
 
 
 def _committed_generation(folder: Path) -> str | None:
@@ -260,7 +241,7 @@ def _committed_generation(folder: Path) -> str | None:
 
 
 def _next_generation(folder: Path) -> str:
-    found = (re.search(_GENERATION, entry.name) for entry in folder.iterdir() if _OUR_NAME.fullmatch(entry.name))
+    found = (re.search(GENERATION, entry.name) for entry in folder.iterdir() if OUR_NAME.fullmatch(entry.name))
     newest = max((int(match.group()[:8]) for match in found if match), default=0)
     return f"{(newest + 1) % 10**8:08d}-{secrets.token_hex(4)}"
 
@@ -268,7 +249,7 @@ def _next_generation(folder: Path) -> str:
 def _remove_ours(folder: Path, condition: Callable[[str], bool]) -> None:
     """Remove what nothing names any more; what cannot be removed now is removed by a later write."""
     for entry in folder.iterdir():
-        if _OUR_NAME.fullmatch(entry.name) and condition(entry.name):
+        if OUR_NAME.fullmatch(entry.name) and condition(entry.name):
             with suppress(OSError):
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
@@ -276,64 +257,10 @@ def _remove_ours(folder: Path, condition: Callable[[str], bool]) -> None:
                     entry.unlink()
 
 
-def _sync_file(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 # --- reading ---------------------------------------------------------------------------------------------------
 
 
-def _read_meta(folder: Path) -> Meta:
-    path = folder / _META
-    with storage_errors(f"{folder} cannot be read", "check the path and its permissions"):
-        if not os.path.lexists(path):
-            raise StorageError(f"{folder} has no {_META}: it is not a knn-ue folder, or was never saved completely")
-        with open_plain_file(path) as file:
-            content = file.read(_MAX_META_BYTES + 1)
-    if len(content) > _MAX_META_BYTES:
-        raise StorageError(f"{path} is larger than {_MAX_META_BYTES} bytes: do not trust this folder")
-    try:
-        meta = json.loads(content)
-        if not isinstance(meta, dict) or type(meta.get("format")) is not int or meta["format"] < 1:
-            raise StorageError(f"{path} has no format number: it is not a knn-ue folder")
-        if meta["format"] > FORMAT:
-            raise StorageError(
-                f"{folder} has format {meta['format']}, this version reads {FORMAT}: upgrade with pip install -U knn-ue"
-            )
-        if meta.pop("checksum", None) != _checksum(meta):
-            raise StorageError(f"{path} does not match its checksum: it was altered; restore it from a copy")
-    except (ValueError, RecursionError):
-        raise StorageError(f"{path} is not valid JSON: restore the folder from a copy") from None
-    _check_meta(folder, meta)
-    return meta
-
-
-def _check_meta(folder: Path, meta: Meta) -> None:
-    strings = all(isinstance(meta.get(key), str) for key in ("kind", "identity", "generation"))
-    groups = all(isinstance(meta.get(key), dict) for key in ("options", "files", "folders"))
-    if not strings or not groups or not re.fullmatch(_GENERATION, str(meta.get("generation"))):
-        raise StorageError(f"{folder / _META} lacks a required entry: restore the folder from a copy")
-    for group, wanted in (
-        ("files", {"name": str, "size": int, "sha256": str}),
-        ("folders", {"name": str, "identity": str}),
-    ):
-        for entry in meta[group].values():
-            well_formed = isinstance(entry, dict) and all(type(entry.get(k)) is t for k, t in wanted.items())
-            # A hostile name ("../x", "/etc/x") must never leave the folder.
-            if not well_formed or not _OUR_NAME.fullmatch(entry["name"]):
-                raise StorageError(f"{folder / _META} names a file that cannot be ours: do not trust this folder")
-
-
-def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None) -> FolderContent:
+def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None, *, trusted: bool) -> FolderContent:
     if kind is not None and meta["kind"] != kind:
         raise StorageError(
             f"{folder} holds a {meta['kind'][:40]!r}, not a {kind!r}: load it with the class that saved it"
@@ -341,48 +268,59 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
     if identity is not None and meta["identity"] != identity:
         raise StorageError(f"{folder} is not the folder that was saved there: it was swapped; restore it from a copy")
     if _ARRAYS not in meta["files"]:
-        raise StorageError(f"{folder / _META} names no {_ARRAYS} file: restore the folder from a copy")
-    files: dict[str, Path] = {}
-    for name, entry in meta["files"].items():
-        files[name] = folder / entry["name"]
-        _verify(files[name], entry)
+        raise StorageError(f"{folder / META} names no {_ARRAYS} file: restore the folder from a copy")
+    files = {name: folder / entry["name"] for name, entry in meta["files"].items()}
+    states = {files[name]: _verified(files[name], entry, trusted=trusted) for name, entry in meta["files"].items()}
     if meta.get("journal") and not _journal_path(folder, meta["generation"]).exists():
         raise StorageError(f"{_journal_path(folder, meta['generation'])} is missing: restore the folder from a copy")
     folders: dict[str, Path] = {}
     for name, entry in meta["folders"].items():
         folders[name] = folder / entry["name"]
-        if folders[name].is_symlink() or _read_meta(folders[name])["identity"] != entry["identity"]:
+        if folders[name].is_symlink() or read_meta(folders[name])["identity"] != entry["identity"]:
             raise StorageError(f"{folders[name]} is not the folder that was saved there: it was swapped")
+    arrays = map_arrays(files[_ARRAYS])
     return FolderContent(
         path=folder,
         kind=meta["kind"],
         identity=meta["identity"],
         generation=meta["generation"],
         options=meta["options"],
-        arrays=map_arrays(files.pop(_ARRAYS)),
-        files=files,
+        arrays=arrays,
+        files={name: path for name, path in files.items() if name != _ARRAYS},
         folders=folders,
+        states=states,
+        mapped=files[_ARRAYS] if is_mapped(arrays) else None,
     )
 
 
-def _verify(path: Path, entry: Meta) -> None:
+def _verified(path: Path, entry: Meta, *, trusted: bool) -> FileState:
     if not os.path.lexists(path):
         raise StorageError(f"{path} is missing: restore the folder from a copy")
     with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size != entry["size"]:
-            raise StorageError(f"{path} has {size} bytes instead of {entry['size']}: it is damaged; restore it")
-        if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
+        found = os.fstat(file.fileno())
+        if found.st_size != entry["size"]:
+            raise StorageError(
+                f"{path} has {found.st_size} bytes instead of {entry['size']}: it is damaged; restore it"
+            )
+        if not trusted and hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
             raise StorageError(f"{path} does not match its checksum: it is damaged or swapped; restore it")
+    return _state(found)
+
+
+def _state_of(path: Path) -> FileState | None:
+    try:
+        return _state(path.lstat())
+    except OSError:
+        return None
+
+
+def _state(found: os.stat_result) -> FileState:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _fingerprint(path: Path) -> Meta:
     with path.open("rb") as file:
         return {"size": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _checksum(meta: Meta) -> str:
-    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
 
 
 def _journal_path(folder: Path, generation: str) -> Path:

@@ -20,6 +20,8 @@ from knn_ue.errors import StorageError
 _DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8, "BOOL": np.bool_}
 _MAX_HEADER_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 24
+# A mapped file that someone cuts in place ends the process that reads it (SIGBUS). What is small is not worth that.
+_MAPPED_BYTES = 1 << 26
 
 
 def write_arrays(target: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
@@ -79,7 +81,10 @@ class StagedRows:
 
 
 def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Map the arrays of a safetensors file that the safetensors library itself finds well-formed."""
+    """Return the arrays of a safetensors file that the safetensors library itself finds well-formed.
+
+    They are read into memory where the file is smaller than 64 MiB, and mapped where it is larger.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -89,11 +94,16 @@ def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             raise ValueError(f"a header of {length} bytes")
         with safe_open(path, framework="numpy") as tensors:
             names = set(tensors.keys())
-        content = np.memmap(path, dtype=np.uint8, mode="r")
+        content = _content_of(path)
         header = json.loads(content[8 : 8 + length].tobytes())
         return {name: _view(content, 8 + length, header[name]) for name in names}
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(f"{path} is not a safetensors file as we write it ({error}): restore it") from None
+
+
+def is_mapped(arrays: Mapping[str, npt.NDArray[Any]]) -> bool:
+    """Say whether reading the arrays reads a file, which someone may cut in place."""
+    return any(_rests_on_a_file(array) for array in arrays.values())
 
 
 def arrays_to_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -131,3 +141,18 @@ def _view(content: npt.NDArray[np.uint8], data_start: int, entry: dict[str, Any]
     if start % dtype.itemsize:
         raise ValueError("its arrays are not aligned")
     return np.asarray(content[start:end]).view(dtype).reshape(entry["shape"])
+
+
+def _content_of(path: Path) -> npt.NDArray[np.uint8]:
+    if path.stat().st_size > _MAPPED_BYTES:
+        return np.memmap(path, dtype=np.uint8, mode="r")
+    content = np.fromfile(path, dtype=np.uint8)
+    content.flags.writeable = False
+    return content
+
+
+def _rests_on_a_file(array: npt.NDArray[Any]) -> bool:
+    base: Any = array
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    return isinstance(base, np.memmap)

@@ -17,7 +17,7 @@ from knn_ue.arrays import (
     text_tuple,
 )
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import check_replaceable, created_folder, storage_errors
+from knn_ue.storage import check_replaceable, created_folder, generation_of, locked, storage_errors
 from knn_ue.storage.tensors import StagedRows
 from knn_ue.storage.texts import PackedTexts
 from knn_ue.stores.faiss_index import build_index, check_index, check_keeps_vectors
@@ -41,8 +41,11 @@ def write_chunks(
     train_rows: int,
     seed: int,
     progress: Progress | None,
-) -> None:
-    """Write the store of all `chunks` to the folder `path` in one step; see `Datastore.build_from_chunks`."""
+) -> str:
+    """Write the store of all `chunks` to the folder `path` in one step and return the generation.
+
+    See `Datastore.build_from_chunks`.
+    """
     # What can be refused is refused before hours of chunks are read.
     check_positive(train_rows, "train_rows")
     check_choice(normalize, "normalize", get_args(Normalize))
@@ -78,9 +81,10 @@ def write_chunks(
             staged.texts(),
             built,
         )
-        write_rows(
-            folder, IndexedRows(segment=segment, options=options, normalization=normalization, next_id=len(vectors))
-        )
+        rows = IndexedRows(segment=segment, options=options, normalization=normalization, next_id=len(vectors))
+        with storage_errors(f"{folder} cannot be written", "what it held is unchanged"), locked(folder):
+            write_rows(folder, rows)
+            return generation_of(folder)
 
 
 class _Staged:

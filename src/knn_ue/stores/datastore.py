@@ -18,7 +18,7 @@ from knn_ue.arrays import (
     text_tuple,
 )
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import FolderContent, generation_of, parse_folder
+from knn_ue.storage import FolderContent, generation_of, locked, parse_folder, storage_errors
 from knn_ue.storage.texts import PackedTexts
 from knn_ue.stores.chunks import Chunk, write_chunks
 from knn_ue.stores.faiss_index import build_index, rebuild_index
@@ -114,7 +114,7 @@ class Datastore:
         holds the vectors twice while the folder is written. A crash leaves what the folder held before. `progress` is
         called with ("read" or "index", rows done, all rows or None).
         """
-        write_chunks(
+        generation = write_chunks(
             path,
             chunks,
             index=index,
@@ -124,7 +124,7 @@ class Datastore:
             seed=seed,
             progress=progress,
         )
-        return cls.load(path)
+        return cls._load(path, just_written=generation)
 
     def __len__(self) -> int:
         return sum(len(segment) for segment in self._state.segments)
@@ -242,13 +242,15 @@ class Datastore:
             if state.stored is None or state.journal is None:
                 self._state = StoreState(base=base, added=Segment.empty(self.n_columns), next_id=state.next_id)
             else:
-                write_rows(
-                    state.stored.path,
-                    self._base(base, state.next_id),
-                    identity=state.stored.identity,
-                    precondition=state.journal.check_unchanged,
-                )
-                self._state = Datastore.load(state.stored.path)._state
+                path = state.stored.path
+                with storage_errors(f"{path} cannot be written", "nothing was changed"), locked(path):
+                    write_rows(
+                        path,
+                        self._base(base, state.next_id),
+                        identity=state.stored.identity,
+                        precondition=state.journal.check_unchanged,
+                    )
+                    self._state = Datastore._load(path, just_written=generation_of(path))._state
             if state.gpu is not None:
                 self.use_gpu(state.gpu)
 
@@ -298,19 +300,23 @@ class Datastore:
     @classmethod
     def load(cls, path: str | Path, *, identity: str | None = None) -> "Datastore":
         """Open the folder `path`, memory-mapped; its journal is read back and later changes are written to it."""
-        return parse_folder(path, cls._from_stored, kind=KIND, identity=identity)
+        return cls._load(path, identity=identity)
+
+    @classmethod
+    def _load(cls, path: str | Path, *, identity: str | None = None, just_written: str | None = None) -> "Datastore":
+        return parse_folder(path, cls._from_stored, kind=KIND, identity=identity, just_written=just_written)
 
     @classmethod
     def _from_stored(cls, stored: FolderContent) -> "Datastore":
         try:
             store = cls(read_rows(stored), stored)
+            journal, changes = read_journal(stored)
+            for change in changes:
+                store._state = store._after(change)
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(
                 f"{stored.path} does not hold a datastore as we write it ({error}): restore it from a copy"
             ) from None
-        journal, changes = read_journal(stored.journal, stored.generation)
-        for change in changes:
-            store._state = store._after(change)
         store._state = replace(store._state, journal=journal)
         return store
 

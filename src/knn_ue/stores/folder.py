@@ -80,7 +80,7 @@ def read_rows(stored: FolderContent) -> IndexedRows:
     options = IndexOptions(**stored.options["index"])
     vectors, index = _read_index(stored, ids, options)
     return IndexedRows(
-        segment=Segment.of(vectors, ids, labels, texts, index),
+        segment=Segment.of(vectors, ids, labels, texts, index, source=stored),
         options=options,
         normalization=Normalization.from_arrays(stored.options["normalize"], arrays, index.n_columns),
         next_id=next_id,

@@ -2,7 +2,11 @@
 
 A record is a 16-byte head (length of the body, CRC-32 of the body, CRC-32 of the head so far) and a body, which is a
 safetensors document. A crash can only leave an unfinished record at the end: it was never acknowledged and is dropped.
-A finished record that fails its checksum is damage, and said to be.
+A finished record that fails its checksum is damage, and reported as such.
+
+A writer appends only where the last record that it knows is still the last one: it compares that record's head, which
+holds the checksum of its content, and looks for another record behind it. Sizes prove nothing, since what a crash left
+may be as long as the record that another writer puts in its place.
 """
 
 import os
@@ -19,7 +23,7 @@ import numpy.typing as npt
 
 from knn_ue.arrays import FloatArray, IntArray, float_matrix, label_vector
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import generation_of, open_plain_file, storage_errors
+from knn_ue.storage import FolderContent, open_plain_file, storage_errors
 from knn_ue.storage.locks import locked
 from knn_ue.storage.tensors import arrays_from_bytes, arrays_to_bytes, stored_array
 from knn_ue.storage.texts import PackedTexts
@@ -61,41 +65,46 @@ def start_journal(path: Path, generation: str, changes: Sequence[Change] = ()) -
             file.write(_record(change))
 
 
-def read_journal(path: Path, generation: str) -> tuple["Journal", list[Change]]:
-    """Return the journal of a generation, ready to be appended to, and every acknowledged change in order."""
+def read_journal(stored: FolderContent) -> tuple["Journal", list[Change]]:
+    """Return the journal of a folder, ready to be appended to, and every acknowledged change in order."""
+    path = stored.journal
     while True:
         with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
             before = os.fstat(file.fileno())
             try:
-                # The size is taken first: a record that another process finishes while we read must count as unknown,
-                # or our next append would take it for what a crash left, and cut it off.
-                return _read_records(file, path, generation, before.st_size)
+                return _read_records(file, stored, before.st_size)
             except StorageError:
                 after = os.fstat(file.fileno())
                 if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
                     raise  # damaged, and not merely half written by another process just then
 
 
-def _read_records(file: BinaryIO, path: Path, generation: str, size: int) -> tuple["Journal", list[Change]]:
-    opening = _opening(generation)
-    if file.read(len(opening)) != opening:
-        raise StorageError(f"{path} is not the journal of generation {generation}: restore it from a copy")
+def _read_records(file: BinaryIO, stored: FolderContent, size: int) -> tuple["Journal", list[Change]]:
+    path, last = stored.journal, _opening(stored.generation)
+    if file.read(len(last)) != last:
+        raise StorageError(f"{path} is not the journal of generation {stored.generation}: restore it from a copy")
     changes = []
-    end = len(opening)
+    start, end = 0, len(last)
     for body in _bodies(file, path, size):
         changes.append(_decode(body, path))
-        end += _HEAD.size + len(body)
-    return Journal(path=path, generation=generation, end=end, size=size), changes
+        last = _head(len(body), zlib.crc32(body))
+        start, end = end, end + _HEAD.size + len(body)
+    return Journal(stored=stored, last=last, start=start, end=end), changes
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Journal:
-    """A journal as it was last seen: `end` of its last whole record, and `size` with what a crash left behind it."""
+    """The journal of a folder as it was last seen: the head of its `last` whole record, that record's start and end."""
 
-    path: Path
-    generation: str
+    stored: FolderContent
+    last: bytes
+    start: int
     end: int
-    size: int
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.stored.journal
 
     def append(self, change: Change) -> "Journal":
         """Write one change and return the longer journal once it is on disk; after an error nothing has changed."""
@@ -108,18 +117,23 @@ class Journal:
                     file.truncate(self.end)  # drop what a crash left unfinished
                     _write_all(file, self.end, record)
                 except BaseException:
-                    # Back to the size that this journal knows, zeros instead of an unfinished record.
                     file.truncate(self.end)
-                    file.truncate(self.size)
                     raise
-        end = self.end + len(record)
-        return replace(self, end=end, size=end)
+        return replace(self, last=record[: _HEAD.size], start=self.end, end=self.end + len(record))
 
     def check_unchanged(self) -> None:
-        """Raise if another process has written to the folder since this journal was read."""
-        unchanged = generation_of(self.path.parent) == self.generation and self.path.stat().st_size == self.size
-        if not unchanged:
-            raise StorageError(f"{self.path.parent} was changed by another writer: load it again, then repeat")
+        """Raise if the folder is no longer what was loaded, or another process has written to its journal since.
+
+        To rely on it, keep the folder locked.
+        """
+        self.stored.check_unchanged()
+        with open_plain_file(self.path) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(self.start)
+            same = size >= self.end and file.read(len(self.last)) == self.last
+            file.seek(self.end)
+            if not same or any(True for _ in _bodies(file, self.path, size)):
+                raise StorageError(f"{self.stored.path} was changed by another writer: load it again, then repeat")
 
 
 def _opening(generation: str) -> bytes:

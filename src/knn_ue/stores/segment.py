@@ -7,9 +7,11 @@ from functools import cached_property
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
+from knn_ue.storage import FolderContent
 from knn_ue.storage.texts import PackedTexts
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.faiss_index import Index
+from knn_ue.stores.normalization import check_range
 
 Texts = Sequence[str | None] | PackedTexts
 Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels
@@ -19,7 +21,8 @@ Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels
 class Segment:
     """Rows with rising `ids`, their vectors (if kept), labels, texts, the index over them, and which are `removed`.
 
-    `shared` says that another store may write behind these rows, so that this one may not.
+    `shared` says that another store may write behind these rows, so that this one may not. `source` is the folder whose
+    files hold the rows; it is asked before they are read, because a mapped file may be cut by someone else.
     """
 
     vectors: FloatArray | None
@@ -29,9 +32,19 @@ class Segment:
     index: Index
     removed: BoolArray
     shared: bool = False
+    source: FolderContent | None = None
 
     @classmethod
-    def of(cls, vectors: FloatArray | None, ids: IntArray, labels: IntArray, texts: Texts, index: Index) -> "Segment":
+    def of(
+        cls,
+        vectors: FloatArray | None,
+        ids: IntArray,
+        labels: IntArray,
+        texts: Texts,
+        index: Index,
+        *,
+        source: FolderContent | None = None,
+    ) -> "Segment":
         """Return a segment in which nothing is removed."""
         return cls(
             vectors=None if vectors is None else read_only(vectors),
@@ -40,6 +53,7 @@ class Segment:
             texts=texts,
             index=index,
             removed=np.zeros(len(ids), dtype=bool),
+            source=source,
         )
 
     @classmethod
@@ -57,6 +71,7 @@ class Segment:
 
         `by` another index over the same rows, if given.
         """
+        self._check_readable()
         distances, rows = (by or self.index).search(queries, n_neighbors, self._excluded)
         if not len(self.ids):
             return distances, rows, rows
@@ -75,6 +90,7 @@ class Segment:
 
     def rows_of(self, ids: IntArray) -> IntArray:
         """Return the row of each id, -1 where it is not here or was removed."""
+        self._check_readable()
         rows = np.searchsorted(self.ids, ids)
         rows[rows == len(self.ids)] = -1
         here = rows >= 0
@@ -92,6 +108,7 @@ class Segment:
         self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None], beside: Index
     ) -> "Segment":
         """Return a segment with more rows at its end, searched exactly in the space of the index `beside` it."""
+        check_range(vectors)
         all_vectors = self._append_rows(self.require_vectors(), vectors)
         compared = beside.space(vectors)
         longer = Segment.of(
@@ -130,6 +147,7 @@ class Segment:
 
     def live(self) -> tuple[FloatArray, IntArray, IntArray, list[str | None]]:
         """Return copies of vectors, ids, labels and texts of the rows that are not removed."""
+        self._check_readable()
         (rows,) = np.nonzero(~self.removed)
         return (
             self.require_vectors()[rows],
@@ -137,6 +155,10 @@ class Segment:
             self.labels[rows],
             [self.texts[row] for row in rows.tolist()],
         )
+
+    def _check_readable(self) -> None:
+        if self.source is not None:
+            self.source.check_readable()
 
 
 def merged(first: Found, second: Found) -> Found:

@@ -1,6 +1,5 @@
 """A model folder: written beside its place and moved there whole, with a record of how the model was trained."""
 
-import fcntl
 import json
 import os
 import secrets
@@ -15,7 +14,8 @@ from safetensors import SafetensorError
 
 from knn_ue.encoding.model_files import RECORD, read_record
 from knn_ue.errors import StorageError
-from knn_ue.storage.locks import locked
+from knn_ue.storage.atomic import create_folder, replace_folder
+from knn_ue.storage.locks import locked, take_lock
 
 __all__ = ["RECORD", "check_target", "disk_errors", "new_model_folder", "read_record", "write_record"]
 
@@ -32,15 +32,14 @@ def new_model_folder(out: str | Path, *, overwrite: bool = False) -> Iterator[Pa
     draft = target.parent / f".{target.name}.{secrets.token_hex(4)}.draft"
     try:
         with disk_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            create_folder(target.parent)
             _remove_abandoned(target)
             draft.mkdir()
         with locked(draft):
             yield draft
             with disk_errors(target):
                 check_target(target, overwrite=overwrite)  # much may have happened during the training
-                _sync(draft)
-                _move(draft, target)
+                replace_folder(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -83,29 +82,7 @@ def _remove_abandoned(target: Path) -> None:
         with suppress(OSError):
             descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(draft, ignore_errors=True)
+                if take_lock(descriptor, seconds=0):
+                    shutil.rmtree(draft, ignore_errors=True)
             finally:
                 os.close(descriptor)
-
-
-def _sync(folder: Path) -> None:
-    for path in [*folder.rglob("*"), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _move(draft: Path, target: Path) -> None:
-    old = target.parent / f".{target.name}.{secrets.token_hex(4)}.old"
-    try:
-        if target.exists():
-            target.rename(old)
-        draft.rename(target)
-    except BaseException:
-        if old.exists() and not target.exists():
-            old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
