@@ -26,7 +26,8 @@ def fit(
     method: Method = "knn-ue",
     index: Annotated[str, typer.Option(metavar="I", help="auto, exact, or a faiss factory string.")] = "auto",
     store: Annotated[
-        str | None, typer.Option(metavar="S", help="Where to store the examples, as SCHEME://...; in the UE folder.")
+        str | None,
+        typer.Option(metavar="S", help="Address of a store elsewhere, SCHEME://... (default: in the UE folder)."),
     ] = None,
     neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="How many neighbors to look at.")] = 32,
     max_stored: Annotated[
