@@ -113,7 +113,7 @@ def tunable(store: NeighborStore) -> TunableStore:
     """Return the store as one whose index can be replaced, or raise."""
     if not isinstance(store, TunableStore):
         raise InvalidInputError(
-            f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt: fit again without --store"
+            f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt: fit without --store"
         )
     return store
 
