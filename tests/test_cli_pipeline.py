@@ -417,19 +417,19 @@ def test_an_option_the_method_does_not_have_is_named(files, tmp_path):
 
 
 def test_tune_counts_what_was_added_meanwhile(text, tmp_path, monkeypatch):
-    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline import UncertaintyPipeline, index_choice
 
     ue = tmp_path / "ue"
     shutil.copytree(text.ue, ue)
     more = write_rows(tmp_path / "more.jsonl", ROWS[TASKS["text"]](1, start=900))
-    choose = UncertaintyPipeline.tune_index
+    choose = index_choice.tune_fitted
 
-    def tune_while_another_adds(pipe, **options):
-        tuning = choose(pipe, **options)
+    def tune_while_another_adds(fitted, **options):
+        tuned = choose(fitted, **options)
         assert run("index", "add", ue, "--input", more).exit_code == 0
-        return tuning
+        return tuned
 
-    monkeypatch.setattr(UncertaintyPipeline, "tune_index", tune_while_another_adds)
+    monkeypatch.setattr(index_choice, "tune_fitted", tune_while_another_adds)
     told = run("index", "tune", ue)
 
     assert told.exit_code == 0, told.stderr
@@ -462,7 +462,7 @@ def test_add_continues_what_was_stored_while_it_encoded(text, tmp_path, monkeypa
 
 def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, tiny_model, tmp_path, monkeypatch):
     from knn_ue.cli import index
-    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline import UncertaintyPipeline, index_choice
 
     ue = tmp_path / "ue"
     shutil.copytree(text.ue, ue)
@@ -486,7 +486,7 @@ def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, t
     ("method", "stages"), [("temperature", {"validation"}), ("knn-ue", {"training", "validation"})]
 )
 def test_training_rows_are_encoded_only_where_the_method_reads_them(text, tiny_model, method, stages):
-    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline import UncertaintyPipeline, index_choice
 
     pipe = UncertaintyPipeline.from_pretrained(tiny_model("bert", "text-classification"), "text-classification")
     seen = set()
