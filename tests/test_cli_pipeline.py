@@ -462,7 +462,7 @@ def test_add_continues_what_was_stored_while_it_encoded(text, tmp_path, monkeypa
 
 def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, tiny_model, tmp_path, monkeypatch):
     from knn_ue.cli import index
-    from knn_ue.pipeline import UncertaintyPipeline, index_choice
+    from knn_ue.pipeline import UncertaintyPipeline
 
     ue = tmp_path / "ue"
     shutil.copytree(text.ue, ue)
@@ -486,7 +486,7 @@ def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, t
     ("method", "stages"), [("temperature", {"validation"}), ("knn-ue", {"training", "validation"})]
 )
 def test_training_rows_are_encoded_only_where_the_method_reads_them(text, tiny_model, method, stages):
-    from knn_ue.pipeline import UncertaintyPipeline, index_choice
+    from knn_ue.pipeline import UncertaintyPipeline
 
     pipe = UncertaintyPipeline.from_pretrained(tiny_model("bert", "text-classification"), "text-classification")
     seen = set()
