@@ -121,8 +121,9 @@ def pipe(model):
 
 @pytest.fixture(scope="module")
 def ue(pipe, tmp_path_factory):
-    pipe.save(tmp_path_factory.mktemp("seams") / "ue")
-    return tmp_path_factory.getbasetemp() / "seams0" / "ue"
+    folder = tmp_path_factory.mktemp("memory") / "ue"
+    pipe.save(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -363,3 +364,10 @@ def test_neighbors_of_other_rows_are_refused(hard_toy):
 
     with pytest.raises(InvalidInputError, match="found must hold the 8 neighbors of these"):
         calibrator.predict_proba(test, found=calibrator.search(test.take([0, 1])))
+
+
+def test_without_another_store_an_address_is_refused_with_the_way_out(model, monkeypatch):
+    monkeypatch.delitem(STORES, "memory")
+
+    with pytest.raises(InvalidInputError, match=r"no store is known by the address .*: leave it out"):
+        fit(model, TEXT, store=ADDRESS)

@@ -197,3 +197,13 @@ def test_a_prediction_has_one_entry_a_row():
     )
 
     assert len(prediction) == 1
+
+
+@pytest.mark.parametrize("rows", [[1], slice(1, None), np.array([False, True])], ids=str)
+def test_neighbors_are_taken_by_number_slice_or_mask(rows):
+    found = Neighbors(ids=[[3], [4]], distances=[[0.5], [0.7]], labels=[[1], [2]], approximate=True)
+
+    taken = found.take(rows)
+
+    assert (taken.ids.tolist(), taken.distances.tolist(), taken.labels.tolist()) == ([[4]], [[0.7]], [[2]])
+    assert taken.approximate

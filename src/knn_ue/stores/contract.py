@@ -9,6 +9,8 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.stores.options import IndexOptions
 from knn_ue.types import Neighbors
 
+MEMORY = "memory"  # where a store is that has no folder and no address
+
 
 @runtime_checkable
 class NeighborStore(Protocol):
@@ -111,7 +113,7 @@ def tunable(store: NeighborStore) -> TunableStore:
     """Return the store as one whose index can be replaced, or raise."""
     if not isinstance(store, TunableStore):
         raise InvalidInputError(
-            f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt here: fit without --store"
+            f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt: fit without --store"
         )
     return store
 
@@ -119,4 +121,4 @@ def tunable(store: NeighborStore) -> TunableStore:
 def folder_of(store: NeighborStore) -> Path | None:
     """Return the folder in which a store lives, None where it lives elsewhere."""
     folder = Path(store.where)
-    return folder if folder.is_dir() else None
+    return folder if store.where != MEMORY and folder.is_dir() else None

@@ -21,6 +21,7 @@ from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent, generation_of, locked, parse_folder, storage_errors
 from knn_ue.storage.texts import PackedTexts
 from knn_ue.stores.chunks import Chunk, write_chunks
+from knn_ue.stores.contract import MEMORY
 from knn_ue.stores.faiss_index import build_index, rebuild_index
 from knn_ue.stores.folder import KIND, MAX_ID, IndexedRows, read_rows, write_rows
 from knn_ue.stores.gpu import on_gpu
@@ -143,7 +144,7 @@ class Datastore:
     @property
     def where(self) -> str:
         """The folder of this store, or "memory"."""
-        return "memory" if self.path is None else str(self.path)
+        return MEMORY if self.path is None else str(self.path)
 
     @property
     def ids(self) -> IntArray:

@@ -85,17 +85,17 @@ def check_address(address: str) -> None:
 def _builder_at(address: str) -> StoreBuilder:
     build = _kind_at(address).build
     if build is None:
-        raise InvalidInputError(f"nothing can be stored at {address!r}: use {_known()}")
+        raise InvalidInputError(f"nothing can be stored at {address!r}: {_way_out()}")
     return build
 
 
 def _kind_at(address: str) -> StoreKind:
     scheme, end, _ = address.partition(_SCHEME_END)
     if not end or scheme not in STORES:
-        raise InvalidInputError(f"a store must be named like {_known()}, got {address!r}")
+        raise InvalidInputError(f"no store is known by the address {address!r}: {_way_out()}")
     return STORES[scheme]
 
 
-def _known() -> str:
-    schemes = [name for name, kind in STORES.items() if kind.build is not None]
-    return " or ".join(f"{name}://..." for name in schemes) or "no address: this version stores in the UE folder only"
+def _way_out() -> str:
+    schemes = [f"{name}{_SCHEME_END}..." for name, kind in STORES.items() if kind.build is not None]
+    return f"use {' or '.join(schemes)}" if schemes else "leave it out, and the UE folder holds the examples"
