@@ -220,7 +220,7 @@ def test_the_command_adds_examples(ue, rows_file):
     assert "80" in run("index", "info", ue).stdout
 
 
-def test_the_server_answers_and_learns(ue):
+def test_the_server_answers_and_tells_what_it_serves(ue):
     testclient = pytest.importorskip("starlette.testclient")
     from knn_ue.serving import ServeOptions, create_app
 
