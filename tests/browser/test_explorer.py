@@ -27,7 +27,7 @@ def test_a_text_is_answered_with_both_confidences_terms_and_neighbors(servers, o
 
     shown = page.inner_text("#answer")
     assert f"{100 * why['raw_score']:.1f} %" in shown and f"{100 * why['score']:.1f} %" in shown
-    assert page.inner_text(".predicted strong") == why["predicted"]
+    assert page.inner_text(".predicted strong") == why["label"]
     assert page.locator(".bar.term").count() == 2
     items = page.locator(".neighbors > li")
     assert items.count() == 8
@@ -62,7 +62,7 @@ def test_a_pair_has_two_fields(servers, open_page):
     page = ask(open_page(server), "Ada was great", "Ada was not great")
     why = answer_of(server, {"premise": "Ada was great", "hypothesis": "Ada was not great"})["why"][0]
 
-    assert page.inner_text(".predicted strong") == why["predicted"]
+    assert page.inner_text(".predicted strong") == why["label"]
     assert page.get_by_label("Premise").count() == page.get_by_label("Hypothesis").count() == 1
 
 
@@ -79,7 +79,7 @@ def test_entities_are_highlighted_with_scores_and_each_word_tells_why(servers, o
         assert f"{100 * entity['score']:.1f} %" in mark
     page.get_by_role("button", name=re.compile("^went: ")).click()
     assert "“went”" in page.inner_text("#answer-title")
-    assert page.inner_text(".predicted strong") == answer["why"][2]["predicted"]
+    assert page.inner_text(".predicted strong") == answer["why"][2]["label"]
     assert page.get_by_role("button", name=re.compile("^went: ")).get_attribute("aria-pressed") == "true"
     shown = page.inner_text("#answer")
     assert "score is the product over its words" in shown and "missed" not in shown

@@ -78,7 +78,7 @@ def test_every_mistake_is_a_mistake_and_shown_once(report, hard_toy):
 def test_a_calibrated_confidence_is_that_of_the_method(report):
     mistake = report.mistakes[-1]
 
-    assert mistake.confidence == pytest.approx(mistake.explanation.confidence, abs=1e-12)
+    assert mistake.confidence == pytest.approx(mistake.explanation.score, abs=1e-12)
 
 
 def test_a_knn_ue_that_is_not_evaluated_can_explain(hard_toy):
