@@ -15,6 +15,7 @@ from knn_ue.arrays import (
     check_not_empty,
     float_matrix,
     label_vector,
+    logit_matrix,
     read_only,
     text_tuple,
     to_numpy,
@@ -44,7 +45,7 @@ class Outputs:
     texts: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        logits = float_matrix(self.logits, "logits")
+        logits = logit_matrix(self.logits, "logits")
         n_rows, n_classes = logits.shape
         if n_classes < 2:
             raise InvalidInputError(

@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -28,8 +29,13 @@ def journal(saved):
     return store._state.journal.path, ends
 
 
+@cache
+def stored_at(folder):
+    return read_folder(folder)
+
+
 def changes_in(path):
-    return read_journal(read_folder(path.parent))[1]
+    return read_journal(stored_at(path.parent))[1]
 
 
 STATES = [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [1, 2, 3, 5], [1, 2, 3, 5, 6]]

@@ -1,5 +1,6 @@
 """Where labelled text comes from: files, named sources and the paper's sets -> rows."""
 
+from knn_ue.data.limits import Limits
 from knn_ue.data.presets import PAPER_SETS, PaperSet, PaperSplit, read_paper
 from knn_ue.data.readers import read_rows
 from knn_ue.data.rows import PairRow, Row, TaggedRow, Task, TextRow, without_label
@@ -9,6 +10,7 @@ from knn_ue.data.vader import cache_folder, read_vader
 
 __all__ = [
     "PAPER_SETS",
+    "Limits",
     "PairRow",
     "PaperSet",
     "PaperSplit",

@@ -6,7 +6,7 @@ calibrator.<generation>/        what the calibrator's own `save` writes, datasto
 model.<generation>/             the model's files (`model_files`); absent where the model is a name on the hub
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from knn_ue.calibrators import LogitScaling
 from knn_ue.decisions.risk import RiskThreshold
@@ -29,19 +28,15 @@ from knn_ue.storage import (
     Parsed,
     SubfolderWriter,
     generation_of,
+    identity_of,
     parse_folder,
-    read_folder,
     storage_errors,
     write_folder,
 )
 from knn_ue.storage.locks import locked
-from knn_ue.storage.texts import PackedTexts
-from knn_ue.types import Outputs
+from knn_ue.storage.outputs import Arrays, outputs_from_arrays, outputs_to_arrays
 
 KIND = "pipeline"
-_LAYER = "layers."
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 def save_pipeline(
@@ -183,15 +178,7 @@ def _checked(stored: FolderContent, read: Callable[[], Parsed]) -> Parsed:
 
 
 def _to_arrays(fitted: Fitted) -> Arrays:
-    validation = fitted.validation
-    arrays: Arrays = {"logits": validation.logits, "held_out": fitted.held_out}
-    for name in ("features", "labels", "groups"):
-        if (values := getattr(validation, name)) is not None:
-            arrays[name] = values
-    for number, layer in enumerate(validation.layers or ()):
-        arrays[f"{_LAYER}{number}"] = layer
-    if validation.texts is not None:
-        arrays |= PackedTexts.pack(validation.texts).to_arrays()
+    arrays = outputs_to_arrays(fitted.validation) | {"held_out": fitted.held_out}
     if fitted.drift is not None:
         arrays |= {"drift_distance": fitted.drift.distance, "drift_agreement": fitted.drift.agreement}
     return arrays
@@ -204,7 +191,7 @@ def _from_stored(stored: FolderContent) -> Fitted:
     if "drift_distance" in arrays:
         drift = DriftQuantiles(distance=arrays["drift_distance"], agreement=arrays["drift_agreement"])
     held_out = arrays["held_out"]
-    validation = _validation(arrays, options["class_names"])
+    validation = outputs_from_arrays(arrays, options["class_names"])
     if held_out.dtype != np.bool_ or held_out.shape != (len(validation),):
         raise ValueError("held_out does not go with the validation rows")
     return Fitted(
@@ -217,26 +204,9 @@ def _from_stored(stored: FolderContent) -> Fitted:
     )
 
 
-def _validation(arrays: Mapping[str, npt.NDArray[Any]], class_names: list[str]) -> Outputs:
-    n_layers = sum(name.startswith(_LAYER) for name in arrays)
-    texts = None
-    if "text_ends" in arrays:
-        packed = PackedTexts.from_arrays(dict(arrays))
-        texts = [packed[row] or "" for row in range(len(packed))]
-    return Outputs(
-        logits=arrays["logits"],
-        features=arrays.get("features"),
-        labels=arrays.get("labels"),
-        groups=arrays.get("groups"),
-        layers=[arrays[f"{_LAYER}{number}"] for number in range(n_layers)] or None,
-        class_names=class_names,
-        texts=texts,
-    )
-
-
 def _save_calibrator(calibrator: LogitScaling, target: Path) -> str:
     calibrator.save(target)
-    return read_folder(target).identity
+    return identity_of(target)
 
 
 def _is_inside(folder: Path, target: Path) -> bool:
