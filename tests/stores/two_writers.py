@@ -59,7 +59,9 @@ def tear(path: Path, rng: random.Random) -> None:
     record = journal.path.read_bytes()[journal.start : journal.end] if journal.start else b""
     length = max(len(record), 60)
     left = [bytes(length), bytes(rng.randrange(1, 3 * length)), record[: rng.randrange(16, length - 1)]]
-    with journal.path.open("ab") as file:
+    with journal.path.open("rb+") as file:
+        file.truncate(journal.end)  # every writer cuts what the one before left
+        file.seek(journal.end)
         file.write(rng.choice(left))
 
 
