@@ -13,6 +13,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _CHECK_ROWS = 1 << 16
+# Larger than any float32, and its sixth power is still a float64: whatever is computed from logits stays finite.
+MAX_LOGIT = 1e50
 
 
 def to_numpy(values: object, name: str) -> npt.NDArray[Any]:
@@ -44,6 +46,24 @@ def float_matrix(values: object, name: str, *, dtype: type[np.floating[Any]] | N
     if array.shape[1] == 0:
         raise InvalidInputError(f"{name} must have at least one column, got shape {array.shape}")
     return _finite(array, name, dtype)
+
+
+def logit_matrix(values: object, name: str) -> FloatArray:
+    """Return `values` as a (n, classes) float array with magnitudes up to 1e50, beyond which sums and squares overflow.
+
+    >>> logit_matrix([[1.5, -2.0]], "logits").shape
+    (1, 2)
+    """
+    array = float_matrix(values, name)
+    for start in range(0, len(array) if array.dtype == np.float64 else 0, _CHECK_ROWS):
+        block = array[start : start + _CHECK_ROWS]
+        largest = max(float(block.max()), -float(block.min()))
+        if largest > MAX_LOGIT:
+            raise InvalidInputError(
+                f"{name} must lie within -{MAX_LOGIT:.0e} and {MAX_LOGIT:.0e}, got a magnitude of {largest:.3g}: "
+                "divide all of them by one constant, or check the model"
+            )
+    return array
 
 
 def float_vector(values: object, name: str, *, length: int | None = None) -> FloatArray:

@@ -14,6 +14,7 @@ from knn_ue.arrays import (
     check_not_empty,
     float_matrix,
     label_vector,
+    logit_matrix,
     read_only,
     text_tuple,
     to_numpy,
@@ -50,7 +51,7 @@ class Outputs:
     pairs: Sequence[tuple[str, str]] | None = None
 
     def __post_init__(self) -> None:
-        logits = float_matrix(self.logits, "logits")
+        logits = logit_matrix(self.logits, "logits")
         n_rows, n_classes = logits.shape
         if n_classes < 2:
             raise InvalidInputError(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knn_ue.data import lines, read_rows
+from knn_ue.data import Limits, read_rows
 from knn_ue.errors import InvalidInputError
 
 GOOD = '{"text": "fine", "label": "pos"}\n'
@@ -120,12 +120,11 @@ def test_a_gzip_file_that_lost_its_ending_is_read(write) -> None:
     assert len(list(read_rows(path, "text-classification"))) == 1
 
 
-def test_a_line_without_end_is_refused_before_it_fills_the_memory(write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(write) -> None:
     path = write("a.txt", "x" * 2000)
 
-    with pytest.raises(InvalidInputError, match=r"line 1: a line must be shorter than"):
-        list(read_rows(path, "text-classification", labeled=False))
+    with pytest.raises(InvalidInputError, match=r"line 1: a row must be shorter than .*--max-row-mib"):
+        list(read_rows(path, "text-classification", labeled=False, limits=Limits(row_bytes=1000)))
 
 
 def test_rows_before_a_bad_line_can_be_had(write) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import folder as storage
 from knn_ue.storage import kind_of, parse_folder, read_folder, write_folder
-from knn_ue.storage.locks import locked
+from knn_ue.storage.locks import locked, waiting_at_most
 from stores.hostile import read_meta, write_meta
 
 ARRAYS = {
@@ -244,6 +244,23 @@ def test_a_writer_with_a_limit_gives_up_in_words_and_has_its_turn_when_there_is_
     thread.join()
 
     assert told == ["refused", "let in"]
+
+
+def test_a_thread_can_bound_all_its_waiting_for_locks(folder):
+    told = []
+
+    def wait():
+        with waiting_at_most(0.05), pytest.raises(StorageError, match="still being written by another process after"):
+            write(folder, options={"a": 2})  # takes the lock of its own accord
+        told.append("refused")
+
+    with locked(folder):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(2)
+
+    assert told == ["refused"]
+    assert read_folder(folder).options == {"a": 1}
 
 
 def test_a_reader_whose_files_vanish_under_a_new_write_reads_the_new_ones(folder):

@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -28,8 +29,13 @@ def journal(saved):
     return store._state.journal.path, ends
 
 
+@cache
+def stored_at(folder):
+    return read_folder(folder)
+
+
 def changes_in(path):
-    return read_journal(read_folder(path.parent))[1]
+    return read_journal(stored_at(path.parent))[1]
 
 
 STATES = [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [1, 2, 3, 5], [1, 2, 3, 5, 6]]
@@ -206,10 +212,26 @@ def test_what_another_process_is_writing_is_not_called_damage(journal, monkeypat
     decode = journal_module._decode
 
     def finish_meanwhile(body, where):
-        time.sleep(0.02)  # a file system may count time in steps
         path.write_bytes(content)
         return decode(body, where)
 
     monkeypatch.setattr(journal_module, "_decode", finish_meanwhile)
+
+    assert len(changes_in(path)) == 3
+
+
+def test_what_a_writer_cuts_off_while_we_read_is_not_missed(journal, monkeypatch):
+    path, _ = journal
+    whole = path.read_bytes()
+    path.write_bytes(whole + bytes(1000))
+    decode, n_decoded = journal_module._decode, []
+
+    def cut_meanwhile(body, where):
+        n_decoded.append(1)
+        if len(n_decoded) == 3:
+            path.write_bytes(whole)
+        return decode(body, where)
+
+    monkeypatch.setattr(journal_module, "_decode", cut_meanwhile)
 
     assert len(changes_in(path)) == 3

@@ -67,6 +67,15 @@ def _print_version(wanted: bool) -> None:
 
 
 def main(
+    context: typer.Context,
+    max_row_mib: Annotated[
+        float,
+        typer.Option(metavar="N", help="Largest row of a data file, in MiB."),
+    ] = 4,
+    max_words: Annotated[int, typer.Option(metavar="N", help="Longest sentence of a data file, in words.")] = 100_000,
+    pipe_seconds: Annotated[
+        float, typer.Option(metavar="S", help="How long to wait for the first byte where a data file is a pipe.")
+    ] = 60,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
@@ -81,6 +90,10 @@ def main(
     Exit codes: 0 fine, 1 something is wrong with data or disk (one sentence says what), 2 usage, 130 Ctrl-C,
     143 SIGTERM.
     """
+    from knn_ue.data.limits import Limits, use_limits
+
+    limits = Limits(row_bytes=int(max_row_mib * (1 << 20)), sentence_words=max_words, pipe_seconds=pipe_seconds)
+    context.with_resource(use_limits(limits))
 
 
 app.callback(help=help_of(main))(main)

@@ -1,5 +1,6 @@
 """Where labeled text comes from: files, named sources and the paper's sets -> rows."""
 
+from knn_ue.data.limits import Limits
 from knn_ue.data.presets import PAPER_SETS, PaperSet, PaperSplit, read_paper
 from knn_ue.data.readers import read_rows
 from knn_ue.data.rows import PairRow, Row, TaggedRow, TextRow, without_label
@@ -10,6 +11,7 @@ from knn_ue.tasks import Task
 
 __all__ = [
     "PAPER_SETS",
+    "Limits",
     "PairRow",
     "PaperSet",
     "PaperSplit",

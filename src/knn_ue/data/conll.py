@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from knn_ue.data.fields import check_text
+from knn_ue.data.limits import RAISE_WORDS, Limits
 from knn_ue.data.lines import Place, read_lines
 from knn_ue.data.tags import Sentence, is_tag
 
@@ -13,7 +14,7 @@ _BLANKS = re.compile(r"[ \t]+")
 _DOCUMENT = "-DOCSTART-"
 
 
-def read_conll(path: Path, *, labeled: bool) -> Iterator[Sentence]:
+def read_conll(path: Path, *, labeled: bool, limits: Limits) -> Iterator[Sentence]:
     """Yield the sentences of a file of columns, parted by tabs or by spaces, with the tags as they stand there.
 
     Lines that begin with `-DOCSTART-` part sentences and are no tokens. A comment begins with "# " and does not end in
@@ -24,7 +25,7 @@ def read_conll(path: Path, *, labeled: bool) -> Iterator[Sentence]:
     tags: list[str] = []
     places: list[Place] = []
     n_columns = 0
-    for place, line in read_lines(path):
+    for place, line in read_lines(path, limits):
         columns = _columns(line)
         if not columns or columns[0] == _DOCUMENT:
             if tokens:
@@ -35,6 +36,8 @@ def read_conll(path: Path, *, labeled: bool) -> Iterator[Sentence]:
             continue
         n_columns = n_columns or len(columns)
         _check_columns(columns, n_columns, place, labeled=labeled)
+        if len(tokens) == limits.sentence_words:
+            raise place.error(limits.words_rule, columns[0], RAISE_WORDS)
         tokens.append(check_text(columns[0], "a token", place))
         places.append(place)
         if labeled:

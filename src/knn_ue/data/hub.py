@@ -16,6 +16,9 @@ from knn_ue.tasks import TASKS, Task
 
 Unlabeled = Literal["refuse", "drop"]
 
+# What the hub allows in names; in a config also what is in use there. Never a path: "..", "~", "C:".
+_NAME = re.compile(r"\w[\w.+-]*")
+
 # The names that published sets give to our keys; the first that a set has is taken.
 INPUT_COLUMNS: Mapping[Task, Sequence[tuple[str, ...]]] = {
     "text-classification": [("text",), ("sentence",), ("content",), ("review",), ("utterance",)],
@@ -52,7 +55,7 @@ class HubName:
         """
         path, _, split = text.partition(":")
         parts = path.split("/")
-        if not split or len(parts) not in (2, 3) or not all(parts):
+        if not split or len(parts) not in (2, 3) or not all(map(_NAME.fullmatch, parts)):
             raise InvalidInputError(
                 "a hub source must be hub:owner/name:split or hub:owner/name/config:split, "
                 f"got {shorten('hub:' + text)}"

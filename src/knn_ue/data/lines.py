@@ -2,16 +2,17 @@
 
 import gzip
 import io
+import os
+import select
+import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from knn_ue.data.limits import RAISE_PIPE, RAISE_ROW, Limits
 from knn_ue.errors import InvalidInputError
-
-# Bounds the memory that a file without line ends can take.
-MAX_LINE_BYTES = 64 << 20
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -63,23 +64,23 @@ def check_file(path: Path) -> None:
         raise InvalidInputError(f"{path} is a folder, but one file is needed: name a file in it")
 
 
-def read_lines(path: Path) -> Iterator[tuple[Place, str]]:
+def read_lines(path: Path, limits: Limits) -> Iterator[tuple[Place, str]]:
     """Yield each line with its place, line end included, from a UTF-8 file that may be compressed with gzip."""
-    with _open(path) as raw:
+    with _open(path, limits) as raw:
         # Told by the content, since a compressed file often loses its .gz on the way.
         compressed = raw.peek(2)[:2] == _GZIP_MAGIC
         if path.suffix == ".gz" and raw.peek(1) and not compressed:
             raise InvalidInputError(f"{path} is not a gzip file although its name ends in .gz: compress or rename it")
         if not compressed:
-            yield from _decoded(raw, path)
+            yield from _decoded(raw, path, limits)
             return
         with gzip.GzipFile(fileobj=raw) as unpacked, io.BufferedReader(unpacked) as stream:
-            yield from _decoded(stream, path)
+            yield from _decoded(stream, path, limits)
 
 
-def _decoded(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, str]]:
+def _decoded(stream: BinaryIO, path: Path, limits: Limits) -> Iterator[tuple[Place, str]]:
     number = 0
-    while line := _next_line(stream, Place(str(path), number + 1)):
+    while line := _next_line(stream, Place(str(path), number + 1), limits):
         number += 1
         place = Place(str(path), number)
         if number == 1:
@@ -96,16 +97,35 @@ def _decoded(stream: BinaryIO, path: Path) -> Iterator[tuple[Place, str]]:
         yield place, text
 
 
-def _open(path: Path) -> io.BufferedReader:
+def _open(path: Path, limits: Limits) -> io.BufferedReader:
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):
+            return _open_pipe(path, limits)
         return path.open("rb")
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be opened ({_reason(error)}): check its permissions") from None
 
 
-def _next_line(stream: BinaryIO, place: Place) -> bytes:
+def _open_pipe(path: Path, limits: Limits) -> io.BufferedReader:
+    """Open a pipe without waiting for its writer, and wait for its first byte, or its end, for a limited time."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        line = stream.readline(MAX_LINE_BYTES + 1)
+        waiting = select.poll()
+        waiting.register(descriptor, select.POLLIN)
+        if not waiting.poll(1000 * limits.pipe_seconds):
+            raise InvalidInputError(
+                f"{path} is a pipe to which nobody wrote for {limits.pipe_seconds:g} s: {RAISE_PIPE}"
+            )
+        os.set_blocking(descriptor, True)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def _next_line(stream: BinaryIO, place: Place, limits: Limits) -> bytes:
+    try:
+        line = stream.readline(limits.row_bytes + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InvalidInputError(
             f"{place.source} is a broken gzip file, unreadable from line {place.number} on ({_reason(error)}): "
@@ -113,10 +133,8 @@ def _next_line(stream: BinaryIO, place: Place) -> bytes:
         ) from None
     except OSError as error:
         raise InvalidInputError(f"{place.source} cannot be read ({_reason(error)}): check the disk") from None
-    if len(line) > MAX_LINE_BYTES:
-        raise place.error(
-            f"a line must be shorter than {MAX_LINE_BYTES >> 20} MiB", line[:_SHOWN], "check that it is a text file"
-        )
+    if len(line) > limits.row_bytes:
+        raise place.error(limits.row_rule, line[:_SHOWN], RAISE_ROW)
     return line
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from knn_ue.data.conll import read_conll
 from knn_ue.data.hub import HubName, load_split, rows_of
+from knn_ue.data.limits import default_limits
 from knn_ue.data.lines import check_file, shorten
 from knn_ue.data.rows import Row, TaggedRow, at_least_one
 from knn_ue.data.splits import half_of
@@ -122,7 +123,8 @@ def read_paper(name: str, split: str, *, path: str | Path | None = None, scheme:
             )
         file = Path(path).expanduser()
         check_file(file)
-        return at_least_one(tagged_rows(lambda: read_conll(file, labeled=True), scheme), str(file))
+        limits = default_limits()
+        return at_least_one(tagged_rows(lambda: read_conll(file, labeled=True, limits=limits), scheme), str(file))
     if path is not None:
         raise InvalidInputError(f"paper:{name}:{split} comes from the hub and takes no path, got {shorten(str(path))}")
     return _counted(_from_hub(chosen, chosen.source, task), f"paper:{name}:{split}", chosen)

@@ -5,19 +5,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from knn_ue.data.fields import Record
-from knn_ue.data.lines import MAX_LINE_BYTES, Place, read_lines
+from knn_ue.data.limits import RAISE_ROW, Limits
+from knn_ue.data.lines import Place, read_lines
 
 
-def read_table(path: Path, *, delimiter: str, needed: Sequence[str]) -> Iterator[tuple[Place, Record]]:
+def read_table(path: Path, *, delimiter: str, needed: Sequence[str], limits: Limits) -> Iterator[tuple[Place, Record]]:
     """Yield each record as a mapping from column to field, with the place of its first line.
 
     The first line names the columns (case ignored), `needed` among them. A field in double quotes may hold delimiters
     and line ends; a quote inside it is written twice.
     """
     # The default of 131,072 characters refuses long texts; the setting belongs to the process, so it only grows.
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
+    csv.field_size_limit(max(csv.field_size_limit(), limits.row_bytes))
     begun: list[str] = []  # the first line of the record being read: the csv module does not hand it out when it fails
-    reader = csv.reader(_remembering(read_lines(path), begun), delimiter=delimiter, strict=True)
+    reader = csv.reader(_remembering(read_lines(path, limits), begun, limits), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     while True:
         begun.clear()
@@ -62,8 +63,14 @@ def _checked_header(fields: list[str], needed: Sequence[str], delimiter: str, pl
     return header
 
 
-def _remembering(lines: Iterator[tuple[Place, str]], begun: list[str]) -> Iterator[str]:
-    for _, line in lines:
+def _remembering(lines: Iterator[tuple[Place, str]], begun: list[str], limits: Limits) -> Iterator[str]:
+    first, n_bytes = Place("", 0), 0
+    for place, line in lines:
         if not begun:
             begun.append(line)
+            first, n_bytes = place, 0
+        # A quote that is never closed would make one record of the rest of the file.
+        n_bytes += len(line.encode())
+        if n_bytes > limits.row_bytes:
+            raise first.error(limits.row_rule, begun[0], RAISE_ROW)
         yield line

@@ -8,20 +8,15 @@ from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from knn_ue.data import Row
 from knn_ue.storage import read_folder, write_folder
-from knn_ue.storage.texts import PackedTexts
+from knn_ue.storage.outputs import outputs_from_arrays, outputs_to_arrays
 from knn_ue.types import Outputs
 
 KIND = "demo-outputs"
 _LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy")
 _ALL_LIBRARIES = (*_LIBRARIES, "scipy", "faiss-cpu", "matplotlib")
-_LAYER = "layers."
 
 
 def key_of(*parts: object) -> str:
@@ -55,31 +50,15 @@ def key_of_folder(folder: Path) -> str:
 
 def save_outputs(path: Path, outputs: Outputs) -> None:
     """Write labeled or unlabeled outputs, with or without their texts, in one step."""
-    arrays: dict[str, npt.NDArray[Any]] = {"logits": outputs.logits, "features": outputs.require_features("the cache")}
-    for name in ("labels", "groups"):
-        if (values := getattr(outputs, name)) is not None:
-            arrays[name] = values
-    for number, layer in enumerate(outputs.layers or ()):
-        arrays[f"{_LAYER}{number}"] = layer
-    arrays |= PackedTexts.pack(list(outputs.texts or ())).to_arrays()
-    write_folder(path, kind=KIND, options={"class_names": list(outputs.class_names or ())}, arrays=arrays)
+    outputs.require_features("the cache")
+    options = {"class_names": list(outputs.class_names or ())}
+    write_folder(path, kind=KIND, options=options, arrays=outputs_to_arrays(outputs))
 
 
 def load_outputs(path: Path) -> Outputs:
     """Return what `save_outputs` wrote, after verifying it."""
     stored = read_folder(path, kind=KIND)
-    arrays = stored.arrays
-    packed = PackedTexts.from_arrays(arrays)
-    layers = [np.asarray(arrays[f"{_LAYER}{number}"]) for number in range(sum(_LAYER in name for name in arrays))]
-    return Outputs(
-        logits=arrays["logits"],
-        features=arrays["features"],
-        labels=arrays.get("labels"),
-        groups=arrays.get("groups"),
-        layers=layers or None,
-        class_names=stored.options["class_names"],
-        texts=[packed[row] or "" for row in range(len(packed))] if len(packed) else None,
-    )
+    return outputs_from_arrays(stored.arrays, stored.options["class_names"])
 
 
 def _version(name: str) -> str | None:

@@ -6,12 +6,11 @@ calibrator.<generation>/        what the calibrator's own `save` writes, datasto
 model.<generation>/             the encoder's files; absent where it needs none, as a model on the hub
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from knn_ue.decisions import registry
 from knn_ue.encoding.contract import Encoder, EncoderPart
@@ -27,14 +26,10 @@ from knn_ue.storage import (
     read_folder,
     write_folder,
 )
-from knn_ue.storage.texts import PackedTexts
+from knn_ue.storage.outputs import Arrays, outputs_from_arrays, outputs_to_arrays
 from knn_ue.tasks import task_name
-from knn_ue.types import Outputs
 
 KIND = "pipeline"
-_LAYER = "layers."
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 def save_pipeline(
@@ -140,17 +135,7 @@ def _to_options(fitted: Fitted) -> dict[str, Any]:
 
 
 def _to_arrays(fitted: Fitted) -> Arrays:
-    validation = fitted.validation
-    arrays: Arrays = {"logits": validation.logits, "held_out": fitted.held_out}
-    for name in ("features", "labels", "groups"):
-        if (values := getattr(validation, name)) is not None:
-            arrays[name] = values
-    for number, layer in enumerate(validation.layers or ()):
-        arrays[f"{_LAYER}{number}"] = layer
-    if validation.pairs is not None:  # one after the other, since texts shows them joined
-        arrays |= PackedTexts.pack([text for pair in validation.pairs for text in pair]).to_arrays()
-    elif validation.texts is not None:
-        arrays |= PackedTexts.pack(validation.texts).to_arrays()
+    arrays = outputs_to_arrays(fitted.validation) | {"held_out": fitted.held_out}
     if fitted.drift is not None:
         arrays |= {"drift_distance": fitted.drift.distance, "drift_agreement": fitted.drift.agreement}
     return arrays
@@ -162,7 +147,7 @@ def _from_stored(stored: FolderContent) -> Fitted:
     if "drift_distance" in arrays:
         drift = DriftQuantiles(distance=arrays["drift_distance"], agreement=arrays["drift_agreement"])
     held_out = arrays["held_out"]
-    validation = _validation(arrays, options["class_names"])
+    validation = outputs_from_arrays(arrays, options["class_names"])
     if held_out.dtype != np.bool_ or held_out.shape != (len(validation),):
         raise ValueError("held_out does not go with the validation rows")
     return Fitted(
@@ -172,27 +157,6 @@ def _from_stored(stored: FolderContent) -> Fitted:
         held_out=held_out,
         decisions=registry.from_plain(options["decisions"]),
         drift=drift,
-    )
-
-
-def _validation(arrays: Mapping[str, npt.NDArray[Any]], class_names: list[str]) -> Outputs:
-    n_layers = sum(name.startswith(_LAYER) for name in arrays)
-    texts = None
-    if "text_ends" in arrays:
-        packed = PackedTexts.from_arrays(dict(arrays))
-        texts = [packed[row] or "" for row in range(len(packed))]
-    pairs = None
-    if texts is not None and len(texts) == 2 * len(arrays["logits"]) > 0:
-        pairs, texts = list(zip(texts[::2], texts[1::2], strict=True)), None
-    return Outputs(
-        logits=arrays["logits"],
-        features=arrays.get("features"),
-        labels=arrays.get("labels"),
-        groups=arrays.get("groups"),
-        layers=[arrays[f"{_LAYER}{number}"] for number in range(n_layers)] or None,
-        class_names=class_names,
-        texts=texts,
-        pairs=pairs,
     )
 
 

@@ -11,6 +11,19 @@ from knn_ue.errors import StorageError
 from knn_ue.storage.tensors import stored_array
 
 
+def valid_unicode(text: str) -> str:
+    """Return `text` with U+FFFD for each half of a surrogate pair, and the very same text where there is none.
+
+    >>> valid_unicode("a" + chr(0xD800) + "b") == "a" + chr(0xFFFD) + "b"
+    True
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 @dataclass(frozen=True, eq=False)
 class PackedTexts:
     """n optional strings: UTF-8 `content`, `ends` (n,) of each string in it, `present` (n,)."""
@@ -36,8 +49,13 @@ class PackedTexts:
         if not self.present[row]:
             return None
         start = self.ends[row - 1] if row else 0
+        content = self.content[start : self.ends[row]].tobytes()
         try:
-            return self.content[start : self.ends[row]].tobytes().decode("utf-8", "surrogatepass")
+            return content.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+        try:
+            return valid_unicode(content.decode("utf-8", "surrogatepass"))  # as earlier versions wrote it
         except UnicodeDecodeError:
             raise StorageError(f"the text stored in row {row} is not UTF-8: restore the folder from a copy") from None
 
@@ -46,8 +64,8 @@ class PackedTexts:
 
     @classmethod
     def pack(cls, texts: Sequence[str | None]) -> "PackedTexts":
-        """Pack `texts`; any Python string survives, lone surrogates included."""
-        encoded = [b"" if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
+        """Pack `texts`; half a surrogate pair, which is no character, becomes U+FFFD."""
+        encoded = [b"" if text is None else valid_unicode(text).encode() for text in texts]
         return cls(
             np.frombuffer(b"".join(encoded), dtype=np.uint8),
             np.cumsum([len(text) for text in encoded], dtype=np.int64),

@@ -19,7 +19,7 @@ from knn_ue.arrays import (
 )
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent, generation_of, locked, parse_folder, storage_errors
-from knn_ue.storage.texts import PackedTexts
+from knn_ue.storage.texts import PackedTexts, valid_unicode
 from knn_ue.stores.chunks import Chunk, write_chunks
 from knn_ue.stores.contract import MEMORY
 from knn_ue.stores.faiss_index import build_index, rebuild_index
@@ -76,7 +76,7 @@ class Datastore:
         """
         matrix = float_matrix(features, "features", dtype=np.float32)
         if texts is not None:
-            texts = text_tuple(texts, "texts", length=len(matrix))
+            texts = [valid_unicode(text) for text in text_tuple(texts, "texts", length=len(matrix))]
         normalization = Normalization.learn(matrix, normalize)
         vectors = normalization(matrix)
         check_range(vectors, all_of_them=True)

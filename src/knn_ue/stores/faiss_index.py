@@ -10,6 +10,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.stores.exact import ExactIndex, direct_distances, sorted_by_distance
+from knn_ue.stores.factory import check_fits
 from knn_ue.stores.faiss_file import check_writable, faiss_reason, parts_of, read_faiss, write_faiss
 from knn_ue.stores.options import IndexOptions
 
@@ -57,18 +58,21 @@ def build_index(
     if options.factory == "Flat":
         _refuse_settings(options)
         return ExactIndex(vectors)
-    inner = _untrained(options, vectors.shape[1])
-    quantizers = _prepare_training(inner)
     sample = _sample(vectors, train_rows, seed)
-    with _build_errors(
-        options, len(sample), way_out="store more examples" if sample is vectors else "raise train_rows"
-    ):
+    way_out = "store more examples" if sample is vectors else "raise train_rows"
+    check_fits(options.factory, len(sample), vectors.shape[1], way_out=way_out)
+    inner = _untrained(options, vectors.shape[1])
+    with _build_errors(options, len(sample), way_out="change its numbers"):
+        quantizers = _prepare_training(inner)
+    with _build_errors(options, len(sample), way_out=way_out):
         inner.train(sample)
     _drop_training_leftovers(inner)
     quantizers.clear()
     for start in range(0, len(vectors), _ADD_ROWS):
+        block = vectors[start : start + _ADD_ROWS]
+        _check_codes_hold(inner, block, options)
         with _build_errors(options, len(vectors), way_out="store fewer examples"):
-            inner.add(vectors[start : start + _ADD_ROWS])
+            inner.add(block)
         if progress is not None:
             progress(inner.ntotal)
     return FaissIndex(inner, vectors if keep_vectors else None, options)
@@ -79,6 +83,7 @@ def check_index(options: IndexOptions, n_columns: int) -> None:
     if options.factory == "Flat":
         _refuse_settings(options)
         return
+    check_fits(options.factory, None, n_columns)
     inner = _untrained(options, n_columns)
     check_writable(inner)
     _apply_settings(inner, options)
@@ -292,6 +297,31 @@ def _build_errors(options: IndexOptions, n_rows: int, *, way_out: str) -> Iterat
             f"faiss cannot build {options.factory!r} from {n_rows} rows ({faiss_reason(error)}): "
             f'{way_out} or choose a smaller index, such as "exact"'
         ) from None
+
+
+def _check_codes_hold(inner: Any, vectors: FloatArray, options: IndexOptions) -> None:
+    """Raise where a code has a range of its own and the values leave it: they would become infinity, or anything."""
+    import faiss
+
+    ranges = {
+        faiss.ScalarQuantizer.QT_fp16: (-65504.0, 65504.0),
+        faiss.ScalarQuantizer.QT_8bit_direct: (0.0, 255.0),
+        faiss.ScalarQuantizer.QT_8bit_direct_signed: (-128.0, 127.0),
+    }
+    for part in parts_of(inner):
+        if not hasattr(part, "sq") or part.sq.qtype not in ranges:
+            continue
+        for transform in _transforms_of(inner):
+            vectors = transform.apply(vectors)
+        low, high = float(vectors.min(initial=0.0)), float(vectors.max(initial=0.0))
+        if getattr(part, "by_residual", False):  # differences from a list's center, which lies among the rows
+            low, high = low - high, high - low
+        least, most = ranges[part.sq.qtype]
+        if not (least <= low and high <= most):
+            raise InvalidInputError(
+                f"{options.factory!r} holds values within {least:g} and {most:g}, these reach from {low:.6g} to "
+                f'{high:.6g}: multiply all features by one constant, or choose another index, such as "SQ8"'
+            )
 
 
 def _sample(vectors: FloatArray, n_rows: int | None, seed: int) -> FloatArray:

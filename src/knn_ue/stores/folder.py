@@ -12,6 +12,7 @@ from knn_ue.storage import FolderContent, write_folder
 from knn_ue.storage.tensors import stored_array
 from knn_ue.storage.texts import PackedTexts
 from knn_ue.stores.exact import ExactIndex
+from knn_ue.stores.factory import check_stored_factory
 from knn_ue.stores.faiss_index import FaissIndex, Index, check_keeps_vectors, read_index
 from knn_ue.stores.journal import Change, start_journal
 from knn_ue.stores.normalization import Normalization, check_range
@@ -78,6 +79,7 @@ def read_rows(stored: FolderContent) -> IndexedRows:
     if len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[0] < 0 or ids[-1] >= next_id):
         raise ValueError("its ids do not rise")
     options = IndexOptions(**stored.options["index"])
+    check_stored_factory(options.factory)
     vectors, index = _read_index(stored, ids, options)
     return IndexedRows(
         segment=Segment.of(vectors, ids, labels, texts, index, source=stored),

@@ -67,16 +67,18 @@ def start_journal(path: Path, generation: str, changes: Sequence[Change] = ()) -
 
 def read_journal(stored: FolderContent) -> tuple["Journal", list[Change]]:
     """Return the journal of a folder, ready to be appended to, and every acknowledged change in order."""
+    try:
+        return _read_now(stored)
+    except StorageError:
+        # Damaged, or changed by a writer while we read: under its lock nobody writes.
+        with storage_errors(f"{stored.path} cannot be read", "restore it from a copy"), locked(stored.path):
+            return _read_now(stored)
+
+
+def _read_now(stored: FolderContent) -> tuple["Journal", list[Change]]:
     path = stored.journal
-    while True:
-        with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
-            before = os.fstat(file.fileno())
-            try:
-                return _read_records(file, stored, before.st_size)
-            except StorageError:
-                after = os.fstat(file.fileno())
-                if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
-                    raise  # damaged, and not merely half written by another process just then
+    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
+        return _read_records(file, stored, os.fstat(file.fileno()).st_size)
 
 
 def _read_records(file: BinaryIO, stored: FolderContent, size: int) -> tuple["Journal", list[Change]]:
@@ -158,6 +160,8 @@ def _bodies(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
     rest = size - file.tell()
     while rest >= _HEAD.size:
         head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size:  # a writer cuts what a crash left while we read without a lock
+            return
         length, body_crc, _ = _HEAD.unpack(head)
         whole_head = head == _head(length, body_crc) and length <= _MAX_BODY_BYTES
         if (whole_head and length > rest - _HEAD.size) or (not any(head) and _only_zeros(file)):

@@ -1,17 +1,15 @@
 """How to search: typed options beside a faiss factory string."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from knn_ue.arrays import check_positive
 from knn_ue.errors import InvalidInputError
+from knn_ue.stores.factory import check_factory
 
 _AUTO_EXACT_VALUES = 1 << 26
 _LARGEST_SETTING = 2**31 - 1
-# faiss ends the process on "HNSW0" and "RR0".
-_NUMBERED = re.compile(r"([A-Za-z]+)([0-9]{1,9})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +47,7 @@ class IndexOptions:
                 if value > _LARGEST_SETTING:
                     raise InvalidInputError(f"{name} must be at most {_LARGEST_SETTING}, got {value}")
                 object.__setattr__(self, name, int(value))  # neither faiss nor JSON takes numpy's
-        if not isinstance(self.factory, str) or not self.factory:
-            raise InvalidInputError(
-                f'factory must be a faiss factory string such as "IVF256,SQ8", got {self.factory!r}'
-            )
-        if any(int(number) < (2 if "NS" in name else 1) for name, number in _NUMBERED.findall(self.factory)):
-            raise InvalidInputError(f"numbers in factory must be at least 1, and 2 after HNSW, got {self.factory!r}")
+        check_factory(self.factory)
         if self.factory.endswith(",RFlat"):
             object.__setattr__(self, "factory", self.factory.removesuffix(",RFlat"))
             if self.refine_factor == 1:

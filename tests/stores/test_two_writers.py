@@ -1,0 +1,33 @@
+"""Two writers of one folder, killed at random moments: no acknowledged row is lost and no id is given twice."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("two_writers.py")
+
+
+def kill(folder, n_times, seed):
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(folder), str(n_times), str(seed)],
+        env=os.environ | threads,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_two_killed_writers_lose_nothing(tmp_path):
+    assert "none lost" in kill(tmp_path, 10, seed=0)
+
+
+@pytest.mark.slow
+def test_two_writers_killed_two_hundred_times_lose_nothing(tmp_path):
+    assert "killed 400 writers" in kill(tmp_path, 200, seed=1)
