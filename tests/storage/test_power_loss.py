@@ -40,7 +40,7 @@ WRITERS = {
     "model": """
 import sys
 from pathlib import Path
-from knn_ue.pipeline.model_files import ModelSource, copy_model
+from knn_ue.encoding.model_files import ModelSource, copy_model
 from knn_ue.storage import write_folder
 folder = Path(sys.argv[1])
 source = folder.parent / "source"

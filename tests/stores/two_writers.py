@@ -26,7 +26,7 @@ def save_around(path: Path, store: Datastore) -> None:
     """Write a new folder for the rows of `store`, as a refit does; refused where `store` is no longer what is named."""
 
     def save(target: Path) -> str:
-        store.detached().save(target)
+        store.snapshot().save(target)
         return identity_of(target)
 
     with locked(path), locked(store.path):
