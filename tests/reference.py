@@ -3,6 +3,8 @@
 import math
 from itertools import permutations
 
+import numpy as np
+
 # metrics
 
 
@@ -214,3 +216,28 @@ def entity_evidence(logits, class_names, sentences, entities, nearest, labels, u
         together = [values[1] for values, other in zip(found, entities, strict=True) if other[0] == sentence]
         found[number] = [*found[number][:6], math.fsum(together) / len(together)]
     return found
+
+
+def conformal_p_values(scores, validation):
+    """The share of validation scores, the asked one counted in, that are at least as high."""
+    return [(1 + sum(v >= score for v in validation)) / (1 + len(validation)) for score in scores]
+
+
+def unusualness(train_views, asked_views, shrinkage=1e-3):
+    """Mean over views of the z-scored log(1 + Mahalanobis distance), one row and one view at a time."""
+    total = [0.0] * len(asked_views)
+    for view in range(train_views.shape[1]):
+        train = np.asarray(train_views[:, view], dtype=np.float64)
+        mean = train.mean(axis=0)
+        covariance = np.cov(train.T, bias=True)
+        identity = np.eye(len(covariance)) * np.trace(covariance) / len(covariance)
+        precision = np.linalg.inv((1 - shrinkage) * covariance + shrinkage * identity)
+
+        def log_distance(row, mean=mean, precision=precision):
+            return math.log(1 + math.sqrt((row - mean) @ precision @ (row - mean)))
+
+        own = [log_distance(row) for row in train]
+        center, scale = np.mean(own), np.std(own)
+        for number, row in enumerate(np.asarray(asked_views[:, view], dtype=np.float64)):
+            total[number] += (log_distance(row) - center) / scale
+    return [value / train_views.shape[1] for value in total]

@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
 GROUND = {"answers", "types", "tasks", "iob2", "errors", "arrays", "storage", "hub_access"}
 MATHS = {"weighting", "metrics", "stores", "toy", "data"}
 ENTITIES = {"entities"}
+FAMILIARITY = {"familiarity"}
 FLOWS = {"flows"}
 HEADS = {"heads"}
 METHODS = {"calibrators"}
@@ -24,7 +25,9 @@ SERVING = {"serving"}
 CLI = {"cli"}
 SKLEARN = {"sklearn"}
 
-BELOW_EDGES = GROUND | MATHS | ENTITIES | FLOWS | HEADS | METHODS | MODELS | EVALUATION | PLOTS | REPORT | JOINS
+BELOW_EDGES = (
+    GROUND | MATHS | ENTITIES | FAMILIARITY | FLOWS | HEADS | METHODS | MODELS | EVALUATION | PLOTS | REPORT | JOINS
+)
 LIGHT = {"numpy", "safetensors"}
 
 # stages: (what they may import of ours, what they may load of others when imported)
@@ -32,6 +35,7 @@ RULES = [
     (GROUND, GROUND, LIGHT),
     (MATHS, GROUND, LIGHT),
     (ENTITIES, GROUND | {"metrics", "weighting"}, LIGHT),
+    (FAMILIARITY, GROUND | ENTITIES, LIGHT),
     (FLOWS, GROUND, LIGHT | {"torch"}),
     (HEADS, GROUND | FLOWS, LIGHT | {"torch"}),
     (METHODS, GROUND | {"weighting", "stores"} | ENTITIES | FLOWS, LIGHT),

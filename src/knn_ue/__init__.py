@@ -14,6 +14,7 @@ from knn_ue.calibrators import (
     TemperatureScaling,
 )
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
+from knn_ue.familiarity import Familiarity
 from knn_ue.methods import load_calibrator, make_calibrator
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Neighbors, Outputs, Prediction
@@ -35,6 +36,7 @@ __all__ = [
     "DensityAwareCalibration",
     "DensitySoftmax",
     "Evaluation",
+    "Familiarity",
     "IndexOptions",
     "InvalidInputError",
     "KnnUE",

@@ -32,9 +32,9 @@ class Outputs:
     """What a model says about n examples; checked once, here, and read-only from then on.
 
     `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array a
-    layer; `groups` (n,), the sentence of each word; `class_names`; `texts`, and `pairs` where each row is two texts:
-    then `texts` shows them as "first → second". Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or
-    tensors of any framework.
+    layer; `views` (n, views, k) float32, what familiarity looks at; `groups` (n,), the sentence of each word;
+    `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second".
+    Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or tensors of any framework.
 
     >>> outputs = Outputs(features=[[0.0, 1.0]], logits=[[2.0, -1.0]], labels=[0])
     >>> len(outputs), outputs.n_classes, outputs.predicted
@@ -45,6 +45,7 @@ class Outputs:
     features: FloatArray | None = None
     labels: IntArray | None = None
     layers: Sequence[FloatArray] | None = None
+    views: FloatArray | None = None
     groups: IntArray | None = None
     class_names: Sequence[str] | None = None
     texts: Sequence[str] | None = None
@@ -64,6 +65,8 @@ class Outputs:
             checked["labels"] = read_only(label_vector(self.labels, "labels", n_classes=n_classes, length=n_rows))
         if self.layers is not None:
             checked["layers"] = tuple(_matrix_of(x, f"layers[{i}]", n_rows) for i, x in enumerate(self.layers))
+        if self.views is not None:
+            checked["views"] = _views_of(self.views, n_rows)
         if self.groups is not None:
             checked["groups"] = read_only(_groups(self.groups, n_rows))
         if self.class_names is not None:
@@ -104,6 +107,7 @@ class Outputs:
             features=None if self.features is None else self.features[chosen],
             labels=None if self.labels is None else self.labels[chosen],
             layers=None if self.layers is None else [layer[chosen] for layer in self.layers],
+            views=None if self.views is None else self.views[chosen],
             groups=None if self.groups is None else self.groups[chosen],
             texts=None if self.texts is None else [self.texts[row] for row in chosen],
             pairs=None if self.pairs is None else [self.pairs[row] for row in chosen],
@@ -191,6 +195,16 @@ def _matrix_of(values: object, name: str, n_rows: int) -> FloatArray:
     matrix = float_matrix(values, name, dtype=np.float32)
     check_length(len(matrix), name, n_rows)
     view: FloatArray = read_only(matrix)
+    return view
+
+
+def _views_of(values: object, n_rows: int) -> FloatArray:
+    views = to_numpy(values, "views")
+    if views.ndim != 3 or 0 in views.shape[1:]:
+        raise InvalidInputError(f"views must have shape (rows, views, columns), got {views.shape}")
+    check_length(len(views), "views", n_rows)
+    flat = float_matrix(views.reshape(len(views), -1), "views", dtype=np.float32)
+    view: FloatArray = read_only(flat.reshape(views.shape))
     return view
 
 

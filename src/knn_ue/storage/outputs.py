@@ -10,7 +10,7 @@ from knn_ue.types import Outputs
 
 Arrays = dict[str, npt.NDArray[Any]]
 _LAYER = "layers."
-_OPTIONAL = ("features", "labels", "groups")
+_OPTIONAL = ("features", "labels", "views", "groups")
 
 
 def outputs_to_arrays(outputs: Outputs) -> Arrays:

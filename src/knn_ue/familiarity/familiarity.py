@@ -1,0 +1,140 @@
+"""`Familiarity`: the share of validation inputs that are at least as unusual as this one, a conformal p-value."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_not_empty, float_vector, read_only
+from knn_ue.entities import find_entities, is_tagged
+from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.familiarity.space import TrainingSpace
+from knn_ue.types import Outputs
+
+FALSE_ALARM_RATE = 0.01
+_REFERENCE = "reference."
+ROWS, SENTENCES, ENTITIES = "rows", "sentences", "entities"
+
+
+class Familiarity:
+    """How much inputs are like the training data.
+
+    `score` says how unusual a row is among the training inputs, over all views of it (see `TrainingSpace`), labels
+    unread. `p_value` compares it with the validation inputs: the share of them, this one counted in, that are at
+    least as unusual. An input drawn like the validation inputs has a p-value of at most `a` with probability at
+    most `a`, for every `a` and any number of validation rows: so `unfamiliar`, p <= `false_alarm_rate`, is a false
+    alarm for at most that share of in-domain inputs. It says nothing about whether the answer is right. With fewer
+    than 1 / `false_alarm_rate` - 1 validation rows nothing is ever unfamiliar.
+
+    In tagging a row is a word. A sentence, or an entity, is as unusual as its words are on average, and is compared
+    with the validation sentences, or with the entities predicted in them. Words and entities of one sentence are not
+    independent, so for them the rate holds on average over many sentences only.
+
+    >>> from knn_ue.toy import two_blobs
+    >>> train, validation, test = two_blobs(seed=0)
+    >>> familiarity = Familiarity(train).fit(validation)
+    >>> familiarity.p_value(test).shape == (len(test),)
+    True
+    """
+
+    space_: TrainingSpace
+    reference_: Mapping[str, FloatArray]
+
+    def __init__(self, train: Outputs | TrainingSpace, *, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
+        self.train = train
+        self.false_alarm_rate = false_alarm_rate
+
+    def fit(self, validation: Outputs) -> Self:
+        """Measure the training inputs, then score the validation inputs, which must not be among them."""
+        check_rate(self.false_alarm_rate)
+        check_not_empty(len(validation), "the validation Outputs given to Familiarity")
+        train = self.train
+        self.space_ = train if isinstance(train, TrainingSpace) else TrainingSpace.measure(train)
+        scores = self.space_.score(validation)
+        reference = {ROWS: scores}
+        if validation.groups is not None:
+            starts = np.flatnonzero(np.diff(validation.groups, prepend=-1))
+            reference[SENTENCES] = span_means(scores, starts, np.append(starts[1:], len(scores)))
+        if is_tagged(validation):
+            entities = find_entities(validation, validation.predicted)
+            reference[ENTITIES] = span_means(scores, entities.first, entities.last + 1)
+        self.reference_ = {name: read_only(np.sort(values)) for name, values in reference.items()}
+        return self
+
+    def score(self, outputs: Outputs) -> FloatArray:
+        """Return how unusual each row (n,) is; higher is less like the training data."""
+        self._check_fitted()
+        return self.space_.score(outputs)
+
+    def p_value(self, outputs: Outputs) -> FloatArray:
+        """Return the p-value (n,) of each row, in tagging of each word: small is unlike the training data."""
+        return self.p_value_of(self.score(outputs))
+
+    def p_value_of(self, scores: object, kind: str = ROWS) -> FloatArray:
+        """Return the p-value of each of `scores` (n,) among those of the validation rows, sentences or entities."""
+        self._check_fitted()
+        if kind not in self.reference_:
+            raise InvalidInputError(
+                f"familiarity of {kind!r} was not fitted, only of {', '.join(self.reference_)}: fit it on Outputs with "
+                "groups and IOB2 class_names"
+            )
+        return conformal_p_value(float_vector(scores, "scores"), self.reference_[kind])
+
+    def is_unfamiliar(self, p_value: FloatArray) -> BoolArray:
+        """Return whether each p-value (n,) is at or below the false-alarm rate."""
+        unfamiliar: BoolArray = np.asarray(p_value) <= self.false_alarm_rate
+        return unfamiliar
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays to store: those of the training space, and the scores of the validation inputs."""
+        self._check_fitted()
+        return self.space_.to_arrays() | {f"{_REFERENCE}{name}": x for name, x in self.reference_.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], *, false_alarm_rate: float) -> Self:
+        """Return what `to_arrays` gave; KeyError or ValueError where it is not that. Other arrays are ignored."""
+        check_rate(false_alarm_rate)
+        familiarity = cls(TrainingSpace.from_arrays(arrays), false_alarm_rate=false_alarm_rate)
+        familiarity.space_ = TrainingSpace.from_arrays(arrays)
+        reference = {
+            name: arrays[f"{_REFERENCE}{name}"]
+            for name in (ROWS, SENTENCES, ENTITIES)
+            if name == ROWS or f"{_REFERENCE}{name}" in arrays
+        }
+        for name, values in reference.items():
+            if values.ndim != 1 or values.dtype.kind != "f" or not (np.diff(values) >= 0).all():
+                raise ValueError(f"the scores of its validation {name} are not sorted numbers")
+        familiarity.reference_ = reference
+        return familiarity
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "reference_"):
+            raise NotFittedError(type(self).__name__)
+
+
+def conformal_p_value(scores: FloatArray, reference: FloatArray) -> FloatArray:
+    """Return (1 + #{reference >= score}) / (1 + n) for each score; `reference` (n,) is sorted.
+
+    Ties count against the input, so the value is never too small.
+
+    >>> conformal_p_value(np.array([0.5, 3.0, 9.0]), np.array([1.0, 2.0, 3.0]))
+    array([1.  , 0.5 , 0.25])
+    """
+    n_as_unusual = len(reference) - np.searchsorted(reference, scores, side="left")
+    p_value: FloatArray = (1 + n_as_unusual) / (1 + len(reference))
+    return p_value
+
+
+def span_means(values: FloatArray, start: IntArray, end: IntArray) -> FloatArray:
+    """Return the mean of `values` (n,) from each `start` up to, not including, `end` (m,); NaN where that is empty."""
+    sums = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
+    length = np.asarray(end) - np.asarray(start)
+    means: FloatArray = np.divide(sums[end] - sums[start], length, out=np.full(len(length), np.nan), where=length > 0)
+    return means
+
+
+def check_rate(rate: float) -> None:
+    """Raise unless the false-alarm rate lies strictly between 0 and 1."""
+    if isinstance(rate, bool) or not 0 < rate < 1:
+        raise InvalidInputError(f"false_alarm_rate must lie between 0 and 1, got {rate!r}: 0.01 is one in a hundred")
