@@ -170,7 +170,7 @@ def test_a_folder_that_cannot_be_made_is_found_before_the_work(text, tiny_model,
 
 
 def test_a_folder_one_may_not_write_to_is_found_before_the_work(text, tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("knn_ue.cli.places.os.access", lambda _path, _mode: False)  # root may write everywhere
+    monkeypatch.setattr("knn_ue.cli.options.os.access", lambda _path, _mode: False)  # root may write everywhere
     model = tiny_model("bert", "text-classification")
 
     result = run("fit", model, *_data(text), "--task", "text", "--out", tmp_path / "ue")

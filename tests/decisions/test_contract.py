@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from knn_ue.decisions import DECISIONS, Decision, Scored
-from knn_ue.decisions.apply import decide
+from knn_ue.decisions.contract import decide
 from knn_ue.decisions.registry import from_plain, new_decision, to_plain
 from knn_ue.errors import InvalidInputError, StorageError
 

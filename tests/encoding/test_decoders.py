@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from knn_ue.encoding.contract import EncodingOptions
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inspection import last_linear
-from knn_ue.encoding.options import EncodingOptions
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.training.finetune import finetune

@@ -7,7 +7,7 @@ from knn_ue.errors import InvalidInputError
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from knn_ue.encoding.heads import attach_head, head_of, pooler_layers  # noqa: E402
+from knn_ue.encoding.inspection import attach_head, head_of, pooler_layers  # noqa: E402
 from knn_ue.heads.evidential import EvidentialHead  # noqa: E402
 from knn_ue.heads.gaussian_process import GaussianProcessHead  # noqa: E402
 from knn_ue.training.sngp import Sngp  # noqa: E402

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knn_ue.errors import StorageError
-from knn_ue.storage.texts import PackedTexts, valid_unicode
+from knn_ue.storage.tensors import PackedTexts, valid_unicode
 from knn_ue.stores import Datastore
 
 HALF = "a\ud800b"

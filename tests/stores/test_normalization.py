@@ -5,7 +5,7 @@ import pytest
 
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores import Datastore
-from knn_ue.stores.normalization import Normalization
+from knn_ue.stores.options import Normalization
 
 
 @pytest.fixture

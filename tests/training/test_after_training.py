@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
-from knn_ue.encoding.heads import head_of  # noqa: E402
 from knn_ue.encoding.huggingface import HuggingFaceEncoder  # noqa: E402
+from knn_ue.encoding.inspection import head_of  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -1,11 +1,19 @@
 """Outputs -> probabilities; the model stays as it is."""
 
-from knn_ue.calibrators.contract import Calibrator, Found, SavedState, Stores, TaggedAnswer, prediction_of, take_found
+from knn_ue.calibrators.contract import (
+    Calibrator,
+    Found,
+    LogitScaling,
+    SavedState,
+    Stores,
+    TaggedAnswer,
+    prediction_of,
+    take_found,
+)
 from knn_ue.calibrators.density_aware import DensityAwareCalibration
 from knn_ue.calibrators.density_softmax import DensitySoftmax
 from knn_ue.calibrators.knn import KnnUE
 from knn_ue.calibrators.knn_entity import KnnUEEntity
-from knn_ue.calibrators.logit_scaling import LogitScaling
 from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
 from knn_ue.calibrators.softmax import SoftmaxResponse
 from knn_ue.calibrators.temperature import TemperatureScaling

@@ -233,3 +233,18 @@ def _store_writer(store: NeighborStore, target: Path) -> SubfolderWriter | Path:
     if folder is not None and folder.parent.resolve() == target.resolve():
         return folder
     return store.save
+
+
+class LogitScaling(Calibrator):
+    """A calibrator that multiplies the logits of each row by one positive weight, and so keeps every prediction."""
+
+    def weight(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
+        """Return the positive weight (n,) that multiplies the logits of each row."""
+        self._check_ready(outputs)
+        return self._weight(outputs, self._neighbors(outputs, found))
+
+    @abstractmethod
+    def _weight(self, outputs: Outputs, found: Found, /) -> FloatArray: ...
+
+    def _predict_proba(self, outputs: Outputs, found: Found, /) -> FloatArray:
+        return softmax(outputs.logits, self._weight(outputs, found))

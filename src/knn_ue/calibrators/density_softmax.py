@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators.contract import Found, SavedState, Stores
-from knn_ue.calibrators.logit_scaling import LogitScaling
+from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.storage import FolderContent
 from knn_ue.types import Outputs

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_choice, check_positive
-from knn_ue.calibrators.contract import Found, SavedState, Stores
-from knn_ue.calibrators.logit_scaling import LogitScaling
+from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
 from knn_ue.stores import NeighborStore

@@ -5,8 +5,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.contract import Found, SavedState, Stores
-from knn_ue.calibrators.logit_scaling import LogitScaling
+from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
 from knn_ue.storage import FolderContent
 from knn_ue.types import Outputs
 from knn_ue.weighting import fit_temperature

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO
 
 from knn_ue.data import PairRow, Row, TaggedRow
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage.atomic import move_new, storage_errors, sync
-from knn_ue.storage.locks import take_lock
+from knn_ue.storage.atomic import move_new, storage_errors, sync, take_lock
 
 Answer = dict[str, Any]
 _TOLERANCE = 1e-3  # what padding and the order of sums may change in float32, and more

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knn_ue.cli.display import cut_note, print_evaluation, progress_bars, say
-from knn_ue.cli.options import AsJson, Device, Ue
-from knn_ue.cli.places import check_writable
+from knn_ue.cli.options import AsJson, Device, Ue, check_writable, cut_note, print_evaluation, progress_bars, say
 
 if TYPE_CHECKING:
     from knn_ue.calibrators import Calibrator

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knn_ue.cli.display import cut_note, progress_bars, say
-from knn_ue.cli.options import TASK_METAVAR, AsJson, Device, Method, Overwrite, TrainRows, known_task
-from knn_ue.cli.places import check_ue_folder
+from knn_ue.cli.options import (
+    TASK_METAVAR,
+    AsJson,
+    Device,
+    Method,
+    Overwrite,
+    TrainRows,
+    check_ue_folder,
+    cut_note,
+    known_task,
+    progress_bars,
+    say,
+)
 
 if TYPE_CHECKING:
     from knn_ue.types import Outputs

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from knn_ue.cli.display import print_table, progress_bars
-from knn_ue.cli.options import AsJson, Device, Ue
+from knn_ue.cli.options import AsJson, Device, Ue, print_table, progress_bars
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def tune(
     from dataclasses import asdict
 
     from knn_ue.pipeline.editing import open_folder, save_tuned
-    from knn_ue.pipeline.index_choice import tune_fitted
+    from knn_ue.pipeline.fitting import tune_fitted
     from knn_ue.tuning import Tolerance
 
     del device  # accepted for the scripts that pass it: nothing goes through the model
@@ -263,7 +262,7 @@ def _change(ue: Path, change: "Callable[[Sequence[NeighborStore]], None]") -> in
     """Change the stores of a folder as they are now, servers take turns with us; return how many examples are left."""
     from knn_ue.pipeline.editing import edit_stores
     from knn_ue.storage import kind_of
-    from knn_ue.storage.locks import locked
+    from knn_ue.storage.atomic import locked
 
     def changed(stores: "Iterable[NeighborStore]") -> int:
         change(list(stores))

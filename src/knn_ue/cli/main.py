@@ -11,11 +11,10 @@ from knn_ue.cli.evaluate import evaluate
 from knn_ue.cli.explain import explain
 from knn_ue.cli.fit import fit
 from knn_ue.cli.index import index_app
-from knn_ue.cli.paragraphs import help_of
-from knn_ue.cli.plugins import plugin_commands
+from knn_ue.cli.options import exit_code, stops_raise
+from knn_ue.cli.plugins import help_of, plugin_commands
 from knn_ue.cli.predict import predict
 from knn_ue.cli.serve import serve
-from knn_ue.cli.signals import exit_code, stops_raise
 from knn_ue.cli.train import train
 from knn_ue.errors import KnnUeError
 

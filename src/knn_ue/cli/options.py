@@ -1,13 +1,30 @@
 """Options that several commands share, each said once."""
 
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.methods import METHODS
+from knn_ue.storage import check_replaceable
 from knn_ue.tasks import TASKS, task_name
+
+if TYPE_CHECKING:
+    from knn_ue.encoding import Encoder
+    from knn_ue.evaluation import Evaluation
+
+import signal
+import sys
+import threading
+from types import FrameType
 
 MINILM = "minilm"
 TASK_METAVAR = "|".join(record.cli_name for record in TASKS.values())
@@ -52,3 +69,143 @@ AbstainBelow = Annotated[
     typer.Option(metavar="C", callback=_share, help="Abstain where the score is lower; default: the fitted threshold."),
 ]
 Top = Annotated[int, typer.Option(min=0, metavar="N", help="How many neighbors to give with each answer.")]
+
+
+def check_ue_folder(out: Path, *, overwrite: bool) -> None:
+    """Raise unless a UE folder may be written to `out`."""
+    check_writable(out)
+    if not out.exists() or not any(out.iterdir()):
+        return
+    if not overwrite:
+        raise StorageError(f"{out} already exists: pass --overwrite or choose another folder")
+    check_replaceable(out)
+
+
+def check_writable(out: Path) -> None:
+    """Raise unless `out` is a folder one may write to, or can be made."""
+    nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise StorageError(f"{out} cannot be written, since {nearest} is a file: choose another folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise StorageError(f"{out} cannot be written, since {nearest} does not allow it: choose another folder")
+
+
+_WIDEST = 1000  # columns; no table of ours is wider
+
+# (what is being done, how much of it, of how much or None)
+Report = Callable[[str, int, int | None], None]
+
+
+@contextmanager
+def progress_bars() -> Iterator[Report]:
+    """Yield what draws a bar for each kind of work, on stderr and only if a person is watching."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        started: dict[str, TaskID] = {}
+
+        def report(name: str, done: int, total: int | None) -> None:
+            if name not in started:
+                started[name] = bars.add_task(name, total=total)
+            bars.update(started[name], completed=done, total=total)
+
+        yield report
+
+
+def say(sentence: str) -> None:
+    """Tell a person something that is not data."""
+    typer.echo(sentence, err=True)
+
+
+def cut_note(encoder: "Encoder", *, before: int = 0) -> str:
+    """Return how many texts were cut since `before` of them were, to end a sentence with; nothing where none was."""
+    n_cut = encoder.n_truncated - before
+    length = getattr(encoder.options, "max_length", None)
+    return f", {n_cut} texts cut at {length} sub-words" if n_cut else ""
+
+
+def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title: str | None = None) -> None:
+    """Print a table whose first column is text and whose other columns are numbers."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for number, name in enumerate(heading):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for line in lines:
+        table.add_row(*line)
+    # A number cut to fit a narrow terminal is no number: let the lines wrap there instead.
+    needed = Console(width=_WIDEST).measure(table).maximum
+    Console(width=max(Console().width, needed)).print(table)
+
+
+def print_evaluation(evaluation: "Evaluation") -> None:
+    """Print every table of an evaluation, one line per metric and one column per method."""
+    from knn_ue.evaluation import STYLES
+
+    for table in evaluation.tables.values():
+        methods = list(table.scores)
+        metrics = list(table.scores[methods[0]])
+        lines = [
+            [STYLES[metric].heading, *(STYLES[metric].show(table.scores[method][metric]) for method in methods)]
+            for metric in metrics
+        ]
+        print_table(["", *methods], lines, title=table.caption)
+
+
+# A stop that is raised inside compiled code may be thrown away there (numpy does so while it inspects a list: measured,
+# one Ctrl-C in twenty in the toy demo). So it is raised again, this many seconds later, until the command unwinds.
+_AGAIN = 0.3
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived; whatever cleans up after Ctrl-C cleans up after it too."""
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """Return what a shell reports for the signal: 128 and its number.
+
+    >>> exit_code(KeyboardInterrupt()), exit_code(Terminated())
+    (130, 143)
+    """
+    return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
+
+
+@contextmanager
+def stops_raise() -> Iterator[None]:
+    """Raise where the block is when a stop arrives: `KeyboardInterrupt` for Ctrl-C, `Terminated` for SIGTERM.
+
+    A Ctrl-C that the process was told to ignore, as a shell's background jobs are, stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():  # Python lets no other thread set a handler
+        yield
+        return
+    raised: list[type[KeyboardInterrupt]] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raised.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        raise raised[-1]
+
+    def stop_again(_number: int, _frame: FrameType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        if not _cleaning_up():
+            raise raised[-1]
+
+    handlers = {signal.SIGTERM: stop, signal.SIGALRM: stop_again}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handlers[signal.SIGINT] = stop
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _cleaning_up() -> bool:
+    """Return whether the stop is under way: an `except`, a `finally` or an `__exit__` works on it right now."""
+    error = sys.exc_info()[1]
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False

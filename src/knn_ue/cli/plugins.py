@@ -1,13 +1,23 @@
 """Commands of other packages: entry points of the group `knn_ue.commands`, and what to say where one is missing."""
 
+import inspect
 from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
 
-from knn_ue.cli.paragraphs import help_of
 from knn_ue.errors import MissingExtraError
+
+
+def help_of(command: Callable[..., Any]) -> str:
+    """Return the docstring of a command with each paragraph on one line.
+
+    >>> help_of(help_of).split("\\n\\n")[0]
+    'Return the docstring of a command with each paragraph on one line.'
+    """
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))
+
 
 GROUP = "knn_ue.commands"
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from knn_ue.cli.display import cut_note, progress_bars, say
-from knn_ue.cli.options import AbstainBelow, AsJson, Device, Overwrite, Top, Ue
+from knn_ue.cli.options import AbstainBelow, AsJson, Device, Overwrite, Top, Ue, cut_note, progress_bars, say
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:

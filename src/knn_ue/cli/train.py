@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knn_ue.cli.display import Report, progress_bars, say
-from knn_ue.cli.options import MINILM, TASK_METAVAR, AsJson, Device, Method, Overwrite, TrainRows, known_task
+from knn_ue.cli.options import (
+    MINILM,
+    TASK_METAVAR,
+    AsJson,
+    Device,
+    Method,
+    Overwrite,
+    Report,
+    TrainRows,
+    known_task,
+    progress_bars,
+    say,
+)
 
 if TYPE_CHECKING:
     from knn_ue.data import Row

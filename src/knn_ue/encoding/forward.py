@@ -1,7 +1,7 @@
 """One batch through a Hugging Face model: what it says at the positions of the rows."""
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -9,11 +9,150 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.encoding.heads import head_of
-from knn_ue.encoding.inspection import captured_input, last_linear
-from knn_ue.encoding.options import EncodingOptions
+from knn_ue.arrays import IntArray
+from knn_ue.encoding.contract import EncodingOptions
+from knn_ue.encoding.inputs import Example
+from knn_ue.encoding.inspection import captured_input, head_of, last_linear
 from knn_ue.encoding.passes import log_mean_probs
-from knn_ue.encoding.pieces import Piece, batches_by_length, pad_pieces, padding_of
+from knn_ue.encoding.words import best_windows, cut_windows, with_every_word, word_spans
+from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task
+
+TokenIds = dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Token numbers, and which output `rows` are read at which `positions` of them."""
+
+    inputs: TokenIds
+    rows: IntArray
+    positions: IntArray
+
+    def __len__(self) -> int:
+        return len(self.inputs["input_ids"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """All pieces of some examples, the number of output rows they fill, and how many examples were cut."""
+
+    pieces: list[Piece]
+    n_rows: int
+    n_truncated: int
+
+
+def make_pieces(
+    tokenizer: Any,
+    examples: Sequence[Example],
+    *,
+    task: Task,
+    max_length: int,
+    position_of: Callable[[Sequence[int]], int],
+) -> Pieces:
+    """Tokenize the examples; output rows are numbered from 0, one per example, or one per word in tagging.
+
+    `position_of` tells from the token numbers of a text or pair at which of them its row is read.
+    """
+    capacity = max_length - tokenizer.num_special_tokens_to_add(pair=TASKS[task].is_pair)
+    if capacity < 1:
+        raise InvalidInputError(f"max_length={max_length} leaves no room beside the special tokens: raise it")
+    if TASKS[task].is_tagging:
+        return _tagging_pieces(tokenizer, examples, capacity)
+    if not examples:
+        return Pieces([], 0, 0)
+    first = [example.parts[0] for example in examples]
+    second = [example.parts[1] for example in examples] if TASKS[task].is_pair else None
+    encoded = tokenizer(first, second, truncation="longest_first", max_length=max_length)
+    names = [name for name in encoded if name != "attention_mask"]
+    pieces: list[Piece] = []
+    for row in range(len(examples)):
+        inputs: TokenIds = {name: list(encoded[name][row]) for name in names}
+        if not inputs["input_ids"]:  # an empty text, and a tokenizer without special tokens
+            inputs = {name: [_unknown_id(tokenizer) if name == "input_ids" else 0] for name in names}
+        pieces.append(Piece(inputs, np.array([row]), np.array([position_of(inputs["input_ids"])])))
+    return Pieces(pieces, len(examples), sum(bool(encoding.overflowing) for encoding in encoded.encodings))
+
+
+def pad_pieces(pieces: Sequence[Piece], padding: Mapping[str, int]) -> dict[str, npt.NDArray[np.int64]]:
+    """Return each input as a (pieces, longest) array, padded on the right, and the attention mask."""
+    shape = len(pieces), max(map(len, pieces))
+    padded = {name: np.full(shape, padding.get(name, 0), dtype=np.int64) for name in pieces[0].inputs}
+    padded["attention_mask"] = np.zeros(shape, dtype=np.int64)
+    for number, piece in enumerate(pieces):
+        for name, values in piece.inputs.items():
+            padded[name][number, : len(values)] = values
+        padded["attention_mask"][number, : len(piece)] = 1
+    return padded
+
+
+def batches_by_length(pieces: Sequence[Piece], batch_size: int) -> Iterator[list[Piece]]:
+    """Yield batches of pieces of similar length, longest first, so that little is padded and memory peaks early."""
+    ordered = sorted(pieces, key=len, reverse=True)
+    for start in range(0, len(ordered), batch_size):
+        yield ordered[start : start + batch_size]
+
+
+def padding_of(tokenizer: Any, needed: int | None = None) -> dict[str, int]:
+    """Return the number that pads each input; `needed` is the one that the model itself takes for padding."""
+    pad_id = tokenizer.pad_token_id if needed is None else needed
+    if pad_id is None:
+        raise InvalidInputError("the tokenizer has no padding token: set tokenizer.pad_token and save the model again")
+    return {"input_ids": pad_id, "token_type_ids": tokenizer.pad_token_type_id}
+
+
+def _tagging_pieces(tokenizer: Any, examples: Sequence[Example], capacity: int) -> Pieces:
+    with_words = [example.parts for example in examples if example.parts]
+    if not with_words:
+        return Pieces([], 0, 0)
+    # Longer than the model reads is right here, since windows follow: verbose=False silences the tokenizer's warning.
+    encoded = tokenizer([list(words) for words in with_words], is_split_into_words=True, verbose=False)
+    pieces: list[Piece] = []
+    n_rows = 0
+    for number, words in enumerate(with_words):
+        sentence = {name: list(encoded[name][number]) for name in encoded if name != "attention_mask"}
+        pieces += _sentence_pieces(tokenizer, sentence, encoded.word_ids(number), len(words), n_rows, capacity)
+        n_rows += len(words)
+    return Pieces(pieces, n_rows, 0)
+
+
+def _sentence_pieces(
+    tokenizer: Any, sentence: TokenIds, word_ids: Sequence[int | None], n_words: int, row: int, capacity: int
+) -> Iterator[Piece]:
+    inner = [position for position, word in enumerate(word_ids) if word is not None]
+    # Special tokens stand in front of the words and behind them, and each window gets both.
+    front, back = (inner[0], inner[-1] + 1) if inner else _empty_split(tokenizer, sentence["input_ids"])
+    ids, word_of = with_every_word(
+        [sentence["input_ids"][position] for position in inner],
+        [word for word in word_ids if word is not None],
+        n_words=n_words,
+        unknown_id=_unknown_id(tokenizer),
+    )
+    first, last = word_spans(word_of)
+    windows = cut_windows(len(ids), capacity=capacity)
+    chosen = best_windows(first, last, windows, length=len(ids))
+    for window, (start, stop) in enumerate(windows):
+        words = np.flatnonzero(chosen == window)
+        if len(words):
+            # Within one sequence every other input, such as the token type, is the same for all words.
+            middle = {name: [values[front] if inner else 0] * (stop - start) for name, values in sentence.items()}
+            middle["input_ids"] = ids[start:stop]
+            inputs = {name: values[:front] + middle[name] + values[back:] for name, values in sentence.items()}
+            yield Piece(inputs, row + words, front + first[words] - start)
+
+
+def _empty_split(tokenizer: Any, special: Sequence[int]) -> tuple[int, int]:
+    # No word left a trace: what is there are the special tokens, the closing ones from the separator on.
+    split = special.index(tokenizer.sep_token_id) if tokenizer.sep_token_id in special else len(special)
+    return split, split
+
+
+def _unknown_id(tokenizer: Any) -> int:
+    for number in (tokenizer.unk_token_id, tokenizer.mask_token_id, tokenizer.eos_token_id):
+        if number is not None:
+            return int(number)
+    raise InvalidInputError("the tokenizer has no unknown token to stand for a word without sub-words: set unk_token")
+
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from knn_ue.encoding.contract import Encoder, EncoderPart
-from knn_ue.encoding.forward import Arrays, ForwardPass
-from knn_ue.encoding.heads import save_model, training_of
+from knn_ue.encoding.contract import Encoder, EncoderPart, EncodingOptions, Pooling
+from knn_ue.encoding.forward import Arrays, ForwardPass, Piece, Pieces, batches_by_length, make_pieces
 from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples, windows
 from knn_ue.encoding.inspection import (
     check_layer,
@@ -21,11 +20,11 @@ from knn_ue.encoding.inspection import (
     max_length_of,
     padding_id_of,
     position_reader,
+    save_model,
+    training_of,
 )
 from knn_ue.encoding.loading import find_device, find_task, load_model, load_tokenizer
 from knn_ue.encoding.model_files import ModelSource, copy_model, open_model, write_model
-from knn_ue.encoding.options import EncodingOptions, Pooling
-from knn_ue.encoding.pieces import Piece, Pieces, batches_by_length, make_pieces
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.tasks import TASKS, Task, task_name

@@ -7,8 +7,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from knn_ue.encoding.heads import attach_head, has_saved_head, noted_task
-from knn_ue.encoding.inspection import last_linear, saved_names
+from knn_ue.encoding.inspection import attach_head, has_saved_head, last_linear, noted_task, saved_names
 from knn_ue.encoding.model_files import read_record
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.hub_access import cache_only_if_unreachable

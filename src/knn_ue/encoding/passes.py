@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from knn_ue.encoding.heads import head_of
+from knn_ue.encoding.inspection import head_of
 from knn_ue.errors import InvalidInputError
 
 

@@ -10,12 +10,11 @@ from knn_ue.arrays import IntArray
 from knn_ue.calibrators import Calibrator
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.pipeline.fitted import Fitted
-from knn_ue.pipeline.fitting import refit
+from knn_ue.pipeline.fitting import refit, with_index
 from knn_ue.pipeline.folder import read_fitted, replace_fitted
-from knn_ue.pipeline.index_choice import with_index
 from knn_ue.pipeline.pipeline import UncertaintyPipeline
 from knn_ue.storage import generation_of, storage_errors
-from knn_ue.storage.locks import locked
+from knn_ue.storage.atomic import locked
 from knn_ue.stores import IndexOptions, NeighborStore, WritableStore, folder_of, tunable, writable
 from knn_ue.types import Outputs
 

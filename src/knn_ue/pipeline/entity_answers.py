@@ -12,9 +12,9 @@ from knn_ue import metrics
 from knn_ue.answers import Entity, EntityExplanation, MissedEntity, SentenceAnswer, SentenceExplanation, Word
 from knn_ue.calibrators.contract import Calibrator, Found, TaggedAnswer
 from knn_ue.decisions import Decision, Scored
-from knn_ue.decisions.apply import Decided, decide
+from knn_ue.decisions.contract import Decided, decide
 from knn_ue.encoding import Example
-from knn_ue.pipeline.neighbors import class_names, nearest
+from knn_ue.pipeline.fitted import class_names, nearest
 from knn_ue.types import Outputs, Prediction
 
 

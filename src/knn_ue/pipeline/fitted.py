@@ -1,14 +1,17 @@
 """What `fit` leaves behind: one frozen record, which is also what a UE folder holds beside the model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from knn_ue.answers import NeighborExample
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
-from knn_ue.calibrators import Calibrator, Found
+from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.stores import NeighborStore
 from knn_ue.types import Neighbors, Outputs
+from knn_ue.weighting import nearest_examples
 
 _LEVELS = np.linspace(0.0, 1.0, 101)
 
@@ -86,3 +89,28 @@ def drift_quantiles(
         distance=read_only(np.quantile(distance, _LEVELS, method="inverted_cdf")),
         agreement=read_only(np.quantile(agreement, _LEVELS, method="inverted_cdf")),
     )
+
+
+def nearest(
+    calibrator: Calibrator,
+    found: Found,
+    predicted: IntArray,
+    *,
+    names: Sequence[str],
+    top: int,
+    rows: IntArray | slice = slice(None),
+) -> list[tuple[NeighborExample, ...]]:
+    """Return the `top` nearest training examples of each of the `rows`; none where the method has no store.
+
+    They are those of the last store; their texts are fetched in one call.
+    """
+    wanted = predicted[rows]
+    if not found or not top:
+        return [() for _ in range(len(wanted))]
+    name, store = list(calibrator.stores.items())[-1]
+    return nearest_examples(take_found(found, rows)[name], wanted, store.texts_of, names=names, top=top)
+
+
+def class_names(outputs: Outputs) -> Sequence[str]:
+    """Return the names of the classes, or "class 0", "class 1", ... where they have none."""
+    return outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]

@@ -25,9 +25,10 @@ from knn_ue.pipeline.fitting import (
     fit_rows,
     refit,
     stage,
+    tune_fitted,
+    with_index,
 )
 from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
-from knn_ue.pipeline.index_choice import tune_fitted, with_index
 from knn_ue.pipeline.rows import (
     Rows,
     input_examples,

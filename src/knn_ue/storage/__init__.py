@@ -1,6 +1,6 @@
 """The only place that knows the disk: folders that are written in one step, their arrays, and who may write."""
 
-from knn_ue.storage.atomic import created_folder, storage_errors, write_file, write_files
+from knn_ue.storage.atomic import created_folder, locked, storage_errors, waiting_at_most, write_file, write_files
 from knn_ue.storage.folder import (
     FolderContent,
     Parsed,
@@ -11,7 +11,6 @@ from knn_ue.storage.folder import (
     read_folder,
     write_folder,
 )
-from knn_ue.storage.locks import locked, waiting_at_most
 from knn_ue.storage.meta import check_named, generation_of, identity_of, kind_of, open_plain_file
 
 __all__ = [

@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage.atomic import created_folder, storage_errors, sync, write_file
-from knn_ue.storage.locks import locked
+from knn_ue.storage.atomic import created_folder, locked, storage_errors, sync, write_file
 from knn_ue.storage.meta import (
     FORMAT,
     GENERATION,

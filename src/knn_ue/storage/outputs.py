@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from knn_ue.storage.texts import PackedTexts
+from knn_ue.storage.tensors import PackedTexts
 from knn_ue.types import Outputs
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -10,9 +10,8 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.stores.exact import ExactIndex, direct_distances, sorted_by_distance
-from knn_ue.stores.factory import check_fits
 from knn_ue.stores.faiss_file import check_writable, faiss_reason, parts_of, read_faiss, write_faiss
-from knn_ue.stores.options import IndexOptions
+from knn_ue.stores.options import IndexOptions, check_fits
 
 _GROWTH = 4
 _ADD_ROWS = 1 << 16

@@ -9,14 +9,11 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, label_vector
 from knn_ue.storage import FolderContent, write_folder
-from knn_ue.storage.tensors import stored_array
-from knn_ue.storage.texts import PackedTexts
+from knn_ue.storage.tensors import PackedTexts, stored_array
 from knn_ue.stores.exact import ExactIndex
-from knn_ue.stores.factory import check_stored_factory
 from knn_ue.stores.faiss_index import FaissIndex, Index, check_keeps_vectors, read_index
-from knn_ue.stores.journal import Change, start_journal
-from knn_ue.stores.normalization import Normalization, check_range
-from knn_ue.stores.options import IndexOptions
+from knn_ue.stores.journal import Added, Change, Journal, Removed, start_journal
+from knn_ue.stores.options import IndexOptions, Normalization, check_range, check_stored_factory
 from knn_ue.stores.segment import Segment
 
 KIND = "datastore"
@@ -104,3 +101,57 @@ def _read_index(stored: FolderContent, ids: IntArray, options: IndexOptions) -> 
     if options.factory == "Flat" or "index" not in stored.files:
         return vectors, ExactIndex(vectors)
     return vectors, read_index(stored.files["index"], vectors.shape, vectors, options)
+
+
+_CHANGE_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoreState:
+    """All that changes in a store, replaced in one step: a search, or an interrupt, meets the old one or the new."""
+
+    base: Segment
+    added: Segment
+    next_id: int
+    stored: FolderContent | None = None
+    journal: Journal | None = None
+    gpu: int | None = None
+    gpu_index: Index | None = None
+
+    @property
+    def segments(self) -> tuple[Segment, Segment]:
+        return self.base, self.added
+
+    @property
+    def has_changes(self) -> bool:
+        return len(self.added.ids) > 0 or bool(self.base.removed.any())
+
+    @property
+    def first_added_id(self) -> int:
+        return self.next_id - len(self.added.ids)
+
+    def joined(self) -> Segment:
+        """Return all examples stored now in one segment, not indexed."""
+        parts = list(zip(*(segment.live() for segment in self.segments), strict=True))
+        vectors, ids, labels = (np.concatenate(part) for part in parts[:3])
+        texts = [text for part in parts[3] for text in part]
+        return Segment.of(vectors, ids, labels, texts, ExactIndex(vectors))
+
+    def changes(self) -> list[Change]:
+        """Return changes that lead from the base as it was built to this state."""
+        found: list[Change] = []
+        added = self.added
+        for start in range(0, len(added.ids), _CHANGE_ROWS):
+            rows = slice(start, start + _CHANGE_ROWS)
+            texts = PackedTexts.pack(list(added.texts)[rows])
+            found.append(
+                Added(
+                    features=added.require_vectors()[rows],
+                    ids=added.ids[rows],
+                    labels=added.labels[rows],
+                    texts=texts,
+                    normalized=True,
+                )
+            )
+        removed = np.concatenate([segment.ids[segment.removed] for segment in self.segments])
+        return [*found, Removed(ids=removed)] if len(removed) else found

@@ -24,9 +24,8 @@ import numpy.typing as npt
 from knn_ue.arrays import FloatArray, IntArray, float_matrix, label_vector
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent, open_plain_file, storage_errors
-from knn_ue.storage.locks import locked
-from knn_ue.storage.tensors import arrays_from_bytes, arrays_to_bytes, stored_array
-from knn_ue.storage.texts import PackedTexts
+from knn_ue.storage.atomic import locked
+from knn_ue.storage.tensors import PackedTexts, arrays_from_bytes, arrays_to_bytes, stored_array
 
 _MAGIC = b"knn-ue journal 1\n"
 _HEAD = struct.Struct("<QII")

@@ -1,12 +1,99 @@
 """How to search: typed options beside a faiss factory string."""
 
+import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
-from knn_ue.arrays import check_positive
+from knn_ue.arrays import FloatArray, check_choice, check_not_empty, check_positive
 from knn_ue.errors import InvalidInputError
-from knn_ue.stores.factory import check_factory
+from knn_ue.storage.tensors import stored_array
+from knn_ue.stores.exact import row_squared_norms
+
+_MAX_LENGTH = 200
+_NUMBER = re.compile(r"([A-Za-z]*_?)([0-9]+)")
+# What stands before a number -> what it counts, the least and the most that is meant by it.
+_LISTS = ("lists", 1, 1 << 20)
+_COLUMNS = ("columns", 1, 1 << 16)
+_BITS = ("bits", 1, 16)
+_BLOCK = ("rows in a block", 32, 1024)
+_LINKS = ("links", 2, 512)
+_OTHER = ("this number", 1, 4096)
+_MEANING = {
+    "IVF": _LISTS,
+    **dict.fromkeys(("PCA", "PCAR", "PCAW", "PCAWR", "RR", "ITQ", "Pad", "OPQ", "PQ", "_"), _COLUMNS),
+    "x": _BITS,
+    **dict.fromkeys(("fs_", "fsr_"), _BLOCK),
+    "HNSW": _LINKS,
+}
+_KINDS = re.compile(r"(?:PCAW?R?|RR|HR|OPQ|ITQ|Pad|L2norm|IVF|HNSW|Flat|SQ|PQ)[^,]*")
+_MAX_GRID_BITS = 10  # "IMI2x10" has 2**20 lists
+_COLUMNS_ALWAYS_ALLOWED = 1024
+_LISTS_PER_ROOT = 64
+
+
+def check_factory(factory: object) -> None:
+    """Raise where a factory string holds a number that no index over any rows can have."""
+    if not isinstance(factory, str) or not factory or len(factory) > _MAX_LENGTH:
+        raise InvalidInputError(
+            f'factory must be a faiss factory string such as "IVF256,SQ8", of up to {_MAX_LENGTH} characters, '
+            f"got {str(factory)[:60]!r}"
+        )
+    if "NSG" in factory:
+        raise InvalidInputError(f"faiss may never finish an NSG index, got {factory!r}: choose HNSW")
+    for prefix, number in _numbers(factory):
+        what, low, high = _MEANING.get(prefix, _OTHER)
+        if prefix == "x" and "IMI" in factory:
+            high = _MAX_GRID_BITS
+        if not low <= number <= high:
+            raise InvalidInputError(
+                f"numbers in factory must be at least 1, and 2 after HNSW, got {factory!r}: {what} after {prefix!r} "
+                f"must be within {low} and {high}"
+            )
+        if what == _BLOCK[0] and number % low:
+            raise InvalidInputError(f"{what} in factory must be a multiple of {low}, got {factory!r}")
+
+
+def check_stored_factory(factory: str) -> None:
+    """Raise where a factory string that was read from a folder is not of a kind that is ever saved."""
+    if not all(_KINDS.fullmatch(part) for part in factory.split(",")):
+        raise InvalidInputError(f"an index {factory!r} is never saved")
+
+
+def check_fits(factory: str, n_rows: int | None, n_columns: int, *, way_out: str = "change its numbers") -> None:
+    """Raise where an index over `n_rows` (None: not known yet) of `n_columns` cannot be meant to have these numbers."""
+    for prefix, number in _numbers(factory):
+        what = _MEANING.get(prefix, _OTHER)[0]
+        reason = None
+        if what == _COLUMNS[0] and number > max(n_columns, _COLUMNS_ALWAYS_ALLOWED):
+            reason = f"{number} columns are more than the {n_columns} there are"
+        elif n_rows is not None and what == _LISTS[0] and number > max_lists(n_rows):
+            reason = f"{number} lists are more than the {max_lists(n_rows)} that so many rows can fill"
+        elif n_rows is not None and what == _BITS[0] and 1 << number > n_rows:
+            reason = f"{number} bits take {1 << number} rows to learn from"
+        if reason is not None:
+            rows = "" if n_rows is None else f" from {n_rows} rows"
+            raise InvalidInputError(
+                f'faiss cannot build {factory!r}{rows} ({reason}): {way_out} or choose a smaller index, such as "exact"'
+            )
+
+
+def max_lists(n_rows: int) -> int:
+    """Return how many lists `n_rows` can be parted into: 64 times the root, 4 to 16 times of which is usual.
+
+    >>> max_lists(100), max_lists(1_000_000)
+    (100, 64000)
+    """
+    return min(n_rows, int(_LISTS_PER_ROOT * math.sqrt(n_rows)))
+
+
+def _numbers(factory: str) -> Iterator[tuple[str, int]]:
+    return ((prefix, int(digits)) for prefix, digits in _NUMBER.findall(factory))
+
 
 _AUTO_EXACT_VALUES = 1 << 26
 _LARGEST_SETTING = 2**31 - 1
@@ -82,3 +169,84 @@ def index_options(index: "str | IndexOptions", n_rows: int, n_columns: int) -> I
         n_lists = int(4 * np.sqrt(n_rows))
         return IndexOptions(factory=f"IVF{n_lists},SQ8", n_probe=max(1, n_lists // 16), refine_factor=4)
     return IndexOptions(factory=index)
+
+
+Normalize = Literal["none", "l2", "standardize"]
+_ROWS = 1 << 14
+# Beyond this, float32 squared distances overflow to infinity or vanish, and faiss would order rows by chance.
+_SQUARED_NORM_RANGE = (1e-30, 1e37)
+
+
+@dataclass(frozen=True, eq=False)
+class Normalization:
+    """A map of features learned on the stored ones and applied to every query.
+
+    "l2" gives every row length one (a zero row stays zero); "standardize" gives every column mean zero and variance
+    one (a constant column becomes zero).
+    """
+
+    kind: Normalize
+    mean: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def learn(cls, features: FloatArray, kind: Normalize) -> "Normalization":
+        """Learn from stored `features` (n, d)."""
+        check_choice(kind, "normalize", get_args(Normalize))
+        if kind != "standardize":
+            return cls(kind, np.empty(0), np.empty(0))
+        check_not_empty(len(features), 'features for normalize="standardize"')
+        mean = features.mean(axis=0, dtype=np.float64)
+        scale = np.sqrt(sum(((block - mean) ** 2).sum(axis=0) for block in _blocks(features)) / len(features))
+        constant = scale <= 1e-7 * np.abs(mean)  # what float32 rounding alone leaves of a constant column
+        return cls(kind, mean, np.where(constant | (scale == 0), np.inf, scale))
+
+    def __call__(self, features: FloatArray) -> FloatArray:
+        """Return float32 `features` as they are compared; without normalization the very same array."""
+        if self.kind == "none":
+            return features
+        result = np.empty(features.shape, dtype=np.float32)
+        for start in range(0, len(features), _ROWS):
+            block = features[start : start + _ROWS].astype(np.float64)
+            if self.kind == "l2":
+                length = np.linalg.norm(block, axis=1, keepdims=True)
+                block /= np.where(length == 0, 1.0, length)
+            else:
+                block = (block - self.mean) / self.scale
+            with np.errstate(over="ignore"):  # too large for float32: the caller's range check says so
+                result[start : start + _ROWS] = block
+        return result
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays to store."""
+        return {"normalize_mean": self.mean, "normalize_scale": self.scale}
+
+    @classmethod
+    def from_arrays(cls, kind: Any, arrays: dict[str, npt.NDArray[Any]], n_columns: int) -> "Normalization":
+        """Return the normalization stored in `arrays`; ValueError where it is not as we write it."""
+        mean, scale = (stored_array(arrays, f"normalize_{name}", np.float64, 1) for name in ("mean", "scale"))
+        expected = n_columns if kind == "standardize" else 0
+        usable = np.isfinite(mean).all() and (scale > 0).all()
+        if kind not in get_args(Normalize) or not len(mean) == len(scale) == expected or not usable:
+            raise ValueError(f"its normalization {kind!r} does not fit {n_columns} columns")
+        return cls(kind, mean, scale)
+
+
+def check_range(vectors: FloatArray, *, all_of_them: bool = False) -> None:
+    """Refuse lengths that float32 distances cannot tell apart; short vectors only if no others are among them."""
+    low, high = _SQUARED_NORM_RANGE
+    if not all_of_them:
+        # Most queries pass by their largest value alone; norms cost as much as the rest of a quick search.
+        value = max(float(vectors.max(initial=0.0)), -float(vectors.min(initial=0.0)))
+        if vectors.shape[1] * value**2 <= high:
+            return
+    largest = float(row_squared_norms(vectors).max(initial=0.0))
+    if not largest <= high or (all_of_them and 0 < largest < low):
+        raise InvalidInputError(
+            f"features must have lengths between {low**0.5:.0e} and {high**0.5:.0e} for float32 distances, "
+            f"the longest has {largest**0.5:.3g}: multiply all features by one constant"
+        )
+
+
+def _blocks(features: FloatArray) -> list[FloatArray]:
+    return [features[start : start + _ROWS] for start in range(0, len(features), _ROWS)]

@@ -8,10 +8,10 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.storage import FolderContent
-from knn_ue.storage.texts import PackedTexts
+from knn_ue.storage.tensors import PackedTexts
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.faiss_index import Index
-from knn_ue.stores.normalization import check_range
+from knn_ue.stores.options import check_range
 
 Texts = Sequence[str | None] | PackedTexts
 Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from knn_ue.arrays import IntArray
-from knn_ue.encoding.heads import attach_head
-from knn_ue.encoding.inspection import last_linear
+from knn_ue.encoding.inspection import attach_head, last_linear
 from knn_ue.tasks import Task
 from knn_ue.training.method import TrainingMethod, check_above_zero
 

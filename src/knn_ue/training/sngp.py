@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from knn_ue.arrays import IntArray, check_positive
-from knn_ue.encoding.heads import attach_head, head_of, pooler_layers
-from knn_ue.encoding.inspection import last_linear
+from knn_ue.encoding.inspection import attach_head, head_of, last_linear, pooler_layers
 from knn_ue.errors import InvalidInputError
 from knn_ue.training.method import check_above_zero
 from knn_ue.training.spectral import SpectralTraining, bounded_layers

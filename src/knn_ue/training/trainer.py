@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import IntArray
-from knn_ue.encoding.heads import head_of
+from knn_ue.encoding.forward import Piece, pad_pieces
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example, class_numbers
-from knn_ue.encoding.pieces import Piece, pad_pieces
+from knn_ue.encoding.inspection import head_of
 from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import is_tag_set
 from knn_ue.tasks import TASKS

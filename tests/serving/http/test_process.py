@@ -13,7 +13,7 @@ from http.client import HTTPException
 import pytest
 
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.storage.locks import locked
+from knn_ue.storage.atomic import locked
 from serving_process import Server, serving
 
 pytestmark = pytest.mark.slow

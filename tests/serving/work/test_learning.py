@@ -9,7 +9,7 @@ import pytest
 from cli_files import run, write_rows
 from knn_ue.calibrators import KnnUE, KnnUEEntity
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.storage.locks import locked
+from knn_ue.storage.atomic import locked
 from pipelines import PAIR, TEXT, WORDS
 from serving_checks import TEXT_ROW, add, near, nearest, stored_texts
 from tiny_models import ROWS

@@ -8,7 +8,7 @@ import numpy as np
 from knn_ue.answers import Explanation, NeighborExample, Plain
 from knn_ue.arrays import BoolArray, FloatArray, softmax
 from knn_ue.calibrators.contract import Calibrator, Found
-from knn_ue.pipeline.neighbors import class_names, nearest
+from knn_ue.pipeline.fitted import class_names, nearest
 from knn_ue.types import Outputs, Prediction
 
 _CLASSES = 10  # the likeliest ones are listed

@@ -18,7 +18,7 @@ from knn_ue.pipeline.fitting import refit
 from knn_ue.serving.logs import log
 from knn_ue.serving.problems import ProblemError, busy
 from knn_ue.serving.work.state import Served, load_served
-from knn_ue.storage.locks import locked
+from knn_ue.storage.atomic import locked
 from knn_ue.stores import writable
 from knn_ue.types import Outputs
 
