@@ -47,4 +47,5 @@ def test_the_pipeline_of_the_readme_runs_on_a_tiny_model(tmp_path, monkeypatch, 
 
     exec(compile(block, "README.md", "exec"), {})
 
-    assert "raw_score" in capsys.readouterr().out
+    label, score, raw_score = capsys.readouterr().out.split()
+    assert label in ("neg", "pos") and 0.5 <= float(score) <= 1 and 0.5 <= float(raw_score) <= 1

@@ -169,9 +169,9 @@ def test_explanation_shows_the_texts_and_names_of_the_nearest_rows(reviews):
 
     (explanation,) = model.explain(["the film was great and lovely"], top=2)
 
-    assert (explanation.predicted_name, len(explanation.neighbors)) == ("pos", 2)
+    assert (explanation.label, len(explanation.neighbors)) == ("pos", 2)
     assert explanation.neighbors[0].text == "the film was great and lovely"
-    assert explanation.confidence == pytest.approx(model.predict_proba([explanation.text]).max())
+    assert explanation.score == pytest.approx(model.predict_proba([explanation.text]).max())
 
 
 def test_calibrator_can_be_saved_as_a_folder_without_pickle(data, fitted, tmp_path):

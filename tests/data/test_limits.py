@@ -53,7 +53,7 @@ def test_a_long_json_line_is_refused_at_once(tmp_path):
     assert time.process_time() - begin < 5
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("labeled", [True, False])
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -62,12 +62,12 @@ def test_a_long_json_line_is_refused_at_once(tmp_path):
     ],
     ids=["columns", "json"],
 )
-def test_a_sentence_of_very_many_words_is_refused_at_once(tmp_path, name, content, labelled):
+def test_a_sentence_of_very_many_words_is_refused_at_once(tmp_path, name, content, labeled):
     (tmp_path / name).write_text(content)
     begin = time.process_time()
 
     with pytest.raises(InvalidInputError, match=WORDS):
-        list(read_rows(tmp_path / name, "token-classification", labelled=labelled))
+        list(read_rows(tmp_path / name, "token-classification", labeled=labeled))
 
     assert time.process_time() - begin < 5
 
@@ -76,12 +76,12 @@ def test_a_line_of_very_many_words_is_refused(tmp_path):
     (tmp_path / "rows.txt").write_text("a " * 150_000)
 
     with pytest.raises(InvalidInputError, match=WORDS):
-        list(read_rows(tmp_path / "rows.txt", "token-classification", labelled=False))
+        list(read_rows(tmp_path / "rows.txt", "token-classification", labeled=False))
 
 
 def test_limits_can_be_raised_and_lowered(tmp_path):
     (tmp_path / "rows.txt").write_text("a b c d\n")
-    read = {"task": "token-classification", "labelled": False}
+    read = {"task": "token-classification", "labeled": False}
 
     assert len(list(read_rows(tmp_path / "rows.txt", **read, limits=Limits(sentence_words=4)))) == 1
     with pytest.raises(InvalidInputError, match="at most 3 words"):
@@ -131,7 +131,7 @@ def test_a_pipe_with_a_slow_writer_is_read_to_its_end(tmp_path):
 
     writer = threading.Thread(target=write)
     writer.start()
-    rows = list(read_rows(path, "text-classification", labelled=False, limits=Limits(pipe_seconds=10)))
+    rows = list(read_rows(path, "text-classification", labeled=False, limits=Limits(pipe_seconds=10)))
     writer.join()
 
     assert [row.text for row in rows] == ["row 0", "row 1", "row 2"]

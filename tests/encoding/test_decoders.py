@@ -178,7 +178,7 @@ def test_a_trained_decoder_is_read_at_its_last_token(decoders, family, tmp_path)
     pipe.fit(text_rows(30), text_rows(20, start=100), n_neighbors=8)
 
     assert (pipe.task, pipe.encoder.options.pooling) == (TEXT, "last")
-    assert pipe("the film was awful")[0]["label"] in pipe.class_names
+    assert pipe("the film was awful")[0].label in pipe.class_names
 
 
 def test_a_base_model_without_a_padding_token_gets_one_in_training(tmp_path):

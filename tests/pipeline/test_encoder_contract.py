@@ -106,7 +106,7 @@ def run(*arguments):
 def test_it_answers_with_calibrated_scores():
     (answer,) = fitted()("the film was lovely")
 
-    assert (answer["label"], answer["raw_score"] > answer["score"]) == ("pos", True)
+    assert (answer.label, answer.raw_score > answer.score) == ("pos", True)
 
 
 def test_it_explains():
@@ -167,7 +167,7 @@ def test_a_pair_stays_a_pair_whatever_it_contains(tmp_path):
 
 
 def test_a_served_pair_with_arrows_is_offered_to_try_as_it_was(tmp_path):
-    from knn_ue.serving.state import load_served
+    from knn_ue.serving.work.state import load_served
 
     made = [{"premise": f"a long premise → number {n}", "hypothesis": "lovely → c", "label": "pos"} for n in range(20)]
     made += [{"premise": f"a long premise → number {n}", "hypothesis": "awful", "label": "neg"} for n in range(20)]
@@ -199,7 +199,7 @@ def test_the_command_predicts(ue, rows_file, tmp_path):
     run("predict", ue, "--input", rows_file, "--output", tmp_path / "answers.jsonl")
 
     answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [answer["score"] for answer in answers] == [answer["score"] for answer in fitted()(rows(20, 200))]
+    assert [answer["score"] for answer in answers] == [answer.score for answer in fitted()(rows(20, 200))]
 
 
 def test_the_command_evaluates(ue, rows_file):
@@ -239,7 +239,7 @@ def test_none_of_it_needs_torch(tmp_path):
         f"here = runpy.run_path({str(Path(__file__))!r})\n"
         "here['ENCODERS'][here['BagEncoder'].kind] = here['BagEncoder']\n"
         f"here['fitted']().save({str(tmp_path / 'ue')!r})\n"
-        f"print(here['UncertaintyPipeline'].load({str(tmp_path / 'ue')!r})('the film was lovely')[0]['label'])\n"
+        f"print(here['UncertaintyPipeline'].load({str(tmp_path / 'ue')!r})('the film was lovely')[0].label)\n"
     )
 
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from knn_ue.calibrators import KnnUE
+from knn_ue.decisions import RiskThreshold
 from knn_ue.pipeline.answers import scored_answers
 from knn_ue.pipeline.fitted import drift_quantiles
 from knn_ue.pipeline.fitting import fit_outputs
@@ -28,7 +29,7 @@ def test_the_fit_is_that_of_the_rows_that_are_not_held_out(parts):
     calibrator, validation, held_out = parts
     alone = KnnUE(calibrator.store, n_neighbors=8).fit(validation.take(~held_out))
 
-    fit_outputs("knn-ue", calibrator, validation, held_out, (0.5, 0.1))
+    fit_outputs("knn-ue", calibrator, validation, held_out, [RiskThreshold(target_risk=0.5, delta=0.1)])
 
     assert (calibrator.params_, calibrator.typical_) == (alone.params_, alone.typical_)
 
@@ -36,7 +37,7 @@ def test_the_fit_is_that_of_the_rows_that_are_not_held_out(parts):
 def test_the_threshold_is_one_of_the_scores_of_the_rows_held_out(parts):
     calibrator, validation, held_out = parts
 
-    fitted = fit_outputs("knn-ue", calibrator, validation, held_out, (0.5, 0.1))
+    fitted = fit_outputs("knn-ue", calibrator, validation, held_out, [RiskThreshold(target_risk=0.5, delta=0.1)])
 
     confidence, _ = scored_answers(validation.take(held_out), calibrator)
     assert fitted.threshold.threshold in confidence
@@ -45,7 +46,7 @@ def test_the_threshold_is_one_of_the_scores_of_the_rows_held_out(parts):
 def test_the_percentiles_of_drift_are_those_of_all_rows(parts):
     calibrator, validation, held_out = parts
 
-    fitted = fit_outputs("knn-ue", calibrator, validation, held_out, None)
+    fitted = fit_outputs("knn-ue", calibrator, validation, held_out, [])
 
     alone = drift_quantiles(calibrator, validation)
     np.testing.assert_array_equal(fitted.drift.distance, alone.distance)

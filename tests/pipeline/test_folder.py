@@ -223,7 +223,7 @@ def test_a_model_that_is_only_in_memory_is_saved_with_the_folder(models, tmp_pat
     assert reload(tmp_path / "ue") == pipe(ROWS[TEXT](5, start=300))
 
 
-def test_a_folder_written_before_encoders_had_kinds_still_opens(models, tmp_path, monkeypatch):
+def test_a_folder_of_an_earlier_version_is_refused_with_the_way_out(models, tmp_path, monkeypatch):
     def as_before(*arguments, options, **rest):
         encoder = options["encoder"]
         return write_folder(
@@ -234,4 +234,5 @@ def test_a_folder_written_before_encoders_had_kinds_still_opens(models, tmp_path
     monkeypatch.setattr("knn_ue.pipeline.folder.write_folder", as_before)
     pipe.save(tmp_path / "ue")
 
-    assert reload(tmp_path / "ue") == pipe(ROWS[TEXT](5, start=300))
+    with pytest.raises(StorageError, match="fit again"):
+        reload(tmp_path / "ue")

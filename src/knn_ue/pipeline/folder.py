@@ -126,7 +126,7 @@ def _checked(stored: FolderContent, read: Callable[[], Parsed]) -> Parsed:
         return read()
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(
-            f"{stored.path} does not hold a pipeline as we write it ({error}): restore it from a copy"
+            f"{stored.path} does not hold a pipeline as we write it ({error}): restore it from a copy, or fit again"
         ) from None
 
 
