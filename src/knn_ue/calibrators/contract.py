@@ -1,4 +1,7 @@
-"""What every calibrator can do: fit, give probabilities, be saved and opened again, and name the stores it searches."""
+"""What every calibrator can do: fit, give probabilities, be saved and opened again, and name the stores it searches.
+
+`LogitScaling` is the kind whose probabilities are softmax(weight * logits), with a positive weight for each row.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Options that several commands share, each said once."""
+"""What commands share: their options, checks before the work begins, what people see, and how a command is stopped."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,7 @@
-"""What every decision can do: be fitted on held-out rows, add fields to answers, be saved and opened again."""
+"""What every decision can do, and how fitted decisions are applied to the scores of answers.
+
+A decision is fitted on held-out rows, adds fields to answers, is saved and opened again.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""What the pipeline asks of a model: whatever is an `Encoder` can be fitted, saved, served and explained."""
+"""What the pipeline asks of a model: whatever is an `Encoder` can be fitted, saved, served and explained.
+
+`EncodingOptions` are those of the encoders that read a transformer: how rows become features.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""One batch through a Hugging Face model: what it says at the positions of the rows."""
+"""Examples -> pieces that a model can read at once -> what it says at the positions of the rows.
+
+A text or pair is one piece: what exceeds `max_length` is cut from the end, of the longer part in a pair, and counted.
+A sentence to be tagged becomes as many overlapping windows as it needs: every word gets a row, from the window in
+which it has most context.
+"""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a Hugging Face model says about itself: its classes, its limits, where it classifies, its last layer."""
+"""What a Hugging Face model says about itself, and the head of ours that may stand in for its last layer."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What `fit` leaves behind: one frozen record, which is also what a UE folder holds beside the model."""
+"""What `fit` leaves behind, which is what a UE folder holds beside the model; and what its stores show of an input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

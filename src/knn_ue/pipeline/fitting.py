@@ -1,4 +1,7 @@
-"""Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
+"""Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model.
+
+The index is chosen by the validation rows: index="auto" when a pipeline is fitted, `tune_fitted` afterwards.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,7 @@
-"""Files and folders that appear whole or not at all, and stay after a power loss.
+"""Files and folders that appear whole or not at all, stay after a power loss, and have one writer at a time.
 
 A new file is written beside its place, synced, and renamed; then the folder that names it is synced. Only then may a
-caller report it as written.
+caller report it as written. Locks hold among threads and processes; the system frees that of a process that dies.
 """
 
 import ctypes

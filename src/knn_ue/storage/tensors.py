@@ -1,4 +1,4 @@
-"""Arrays <-> the safetensors format: a file written block by block and read memory-mapped, or bytes for small ones.
+"""Arrays and texts <-> the safetensors format: written block by block, read memory-mapped, or bytes for small ones.
 
 The safetensors library builds the whole file in memory when it writes and copies what it reads; a datastore may
 be larger than memory, so both are done here on the same format. The library still judges every file that is read.

@@ -1,4 +1,4 @@
-"""What of a datastore is in its folder: the segment that was indexed, how it is compared, and later changes."""
+"""A datastore as it stands: the rows in its folder, how they are compared, and the changes since, in frozen records."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

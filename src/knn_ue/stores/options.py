@@ -1,4 +1,9 @@
-"""How to search: typed options beside a faiss factory string."""
+"""How to search: typed options, the faiss factory strings in them, and how features are normalized before.
+
+faiss believes every number in a factory string. Some end the process ("HNSW0", "PQ4x4fs_0"), some never end
+("RR100000,Flat") or take all memory ("IVF50000000,Flat"). What cannot be meant is refused here, before faiss sees it. A
+folder may name no other kinds than those that are saved.
+"""
 
 import math
 import re
