@@ -80,6 +80,23 @@ def test_half_a_line_is_answered_again(ue, tmp_path):
     assert same_answer(read_lines(output), [json.loads(line) for line in lines])
 
 
+@pytest.mark.slow
+def test_a_resumed_run_writes_the_bytes_of_an_undisturbed_one(ue, tmp_path):
+    rows = [{"text": row["text"] + " indeed" * (7 * number % 20)} for number, row in enumerate(text_rows(1100))]
+    source = write_rows(tmp_path / "input.jsonl", rows)
+    output, part = tmp_path / "answers.jsonl", tmp_path / "answers.jsonl.part"
+    run("predict", ue, "--input", source, "--output", output)
+    lines = output.read_bytes().splitlines(keepends=True)
+
+    for n_kept, torn in ((3, 20), (33, 0), (700, 0), (1023, 5), (1024, 0), (1030, 1)):
+        output.unlink()
+        part.write_bytes(b"".join(lines[:n_kept]) + lines[n_kept][:torn])
+        result = run("predict", ue, "--input", source, "--output", output, "--resume", "--json")
+
+        assert json.loads(result.stdout)["resumed"] == n_kept
+        assert output.read_bytes() == b"".join(lines)
+
+
 def test_a_finished_output_is_not_overwritten_unless_told(ue, tmp_path):
     source = write_rows(tmp_path / "input.jsonl", text_rows(2))
     output = tmp_path / "answers.jsonl"

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from itertools import tee
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -52,13 +52,13 @@ def predict(
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
     rows = read_rows(input_rows, pipe.task, labeled=False)
-    n_cut = 0
+    n_cut = n_again = 0
     try:
         with answers.open(resume=resume) as file:
             if resume:
-                rows = _continue(answers, file, rows, pipe, abstain_below, top)
+                rows, n_again = _continue(answers, file, rows, pipe, abstain_below, top)
             n_resumed, n_cut = answers.n_lines, pipe.encoder.n_truncated  # the row asked twice counts once
-            _write_all(answers, file, rows, pipe, abstain_below, top)
+            _write_all(answers, file, rows, pipe, abstain_below, top, n_again=n_again)
     except BaseException:
         if answers.part.exists():
             say(f"knn-ue: the answers are kept in {answers.part}: continue with --resume")
@@ -81,15 +81,22 @@ def _continue(
     pipe: "UncertaintyPipeline",
     abstain_below: float | None,
     top: int,
-) -> "Iterator[Row]":
-    """Return the rows without an answer, having checked, if possible, that the last answer would be the same today."""
+) -> "tuple[Iterator[Row], int]":
+    """Return the rows to ask, and how many of them, at the front, have an answer that is kept.
+
+    Those share a window with rows that have none. It is checked, if possible, that the last answer would be the same
+    today.
+    """
     from knn_ue.cli.answer_file import input_of, same_answer
 
-    last, rows = answers.keep_complete(file, rows)
+    begun = _LastWindow(pipe)
+    last, rows = answers.keep_complete(file, begun.passed_on(rows))
+    again = begun.rows_before(answers.n_lines)
+    rows = chain(again, rows)
     if last is None:
-        return rows
+        return rows, len(again)
     if getattr(pipe.encoder.options, "passes", 1) > 1:
-        return rows  # dropout is drawn for a batch: a row asked alone gets another answer
+        return rows, len(again)  # dropout is drawn for a batch: a row asked alone gets another answer
     row, before = last
     (answer,) = pipe([row], abstain_below=abstain_below, top=top)
     if not same_answer(before, json.loads(json.dumps(input_of(row) | answer.to_dict()))):
@@ -97,7 +104,38 @@ def _continue(
             f"the last answer in {answers.part} is not what this folder says with these options: "
             "use those of the first run, or start again with --overwrite"
         )
-    return rows
+    return rows, len(again)
+
+
+class _LastWindow:
+    """Remembers the rows of the window that a run was in: asked together again, all get the answers they would have
+    had, to the last digit."""
+
+    def __init__(self, pipe: "UncertaintyPipeline") -> None:
+        from knn_ue.encoding.inputs import WindowCounter
+
+        self._task = pipe.task
+        self._counter = WindowCounter(batch_size=pipe.encoder.options.batch_size)
+        self._rows: list[Row] = []
+        self._start = 0  # the number of rows before this window
+        self._is_whole = False
+
+    def passed_on(self, rows: "Iterator[Row]") -> "Iterator[Row]":
+        """Yield the rows."""
+        from knn_ue.encoding.inputs import read_example
+
+        for row in rows:
+            if self._is_whole:
+                self._start += len(self._rows)
+                self._rows = []
+            self._rows.append(row)
+            self._is_whole = self._counter.ends_with(read_example(row, self._task))
+            yield row
+
+    def rows_before(self, n_rows: int) -> "list[Row]":
+        """Return those of the first `n_rows` rows that are in the last window; none where that is complete."""
+        n_inside = n_rows - self._start
+        return [] if self._is_whole and n_inside == len(self._rows) else self._rows[:n_inside]
 
 
 def _write_all(
@@ -107,12 +145,15 @@ def _write_all(
     pipe: "UncertaintyPipeline",
     abstain_below: float | None,
     top: int,
+    *,
+    n_again: int,
 ) -> None:
-    """Write the answers to all rows that are left."""
+    """Write the answers to all rows but the first `n_again`, which are asked with the others."""
     asked, kept = tee(rows)  # holds what the pipeline has read ahead, a bounded number of rows
     flushed = time.monotonic()
     with progress_bars() as progress:
-        for row, answer in zip(kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top), strict=True):
+        answered = zip(kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top), strict=True)
+        for row, answer in islice(answered, n_again, None):
             answers.write(file, row, answer.to_dict())
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 file.flush()

@@ -46,16 +46,36 @@ def read_examples(rows: Iterable[object], task: Task) -> Iterator[Example]:
         yield row if isinstance(row, Example) else read_example(row, task, number)
 
 
+class WindowCounter:
+    """Says where windows end: after `WINDOW_BATCHES` batches, earlier where texts are very long.
+
+    A bound on what is held at once. Rows of one window share batches: answered in other company, the last digits of
+    their scores may differ.
+    """
+
+    def __init__(self, *, batch_size: int) -> None:
+        self._most_rows = batch_size * WINDOW_BATCHES
+        self._n_rows, self._room = 0, _WINDOW_CHARACTERS
+
+    def ends_with(self, example: Example) -> bool:
+        """Count the next example, and say whether it is the last of its window."""
+        self._n_rows += 1
+        self._room -= sum(map(len, example.parts))
+        ends = self._n_rows == self._most_rows or self._room < 0
+        if ends:
+            self._n_rows, self._room = 0, _WINDOW_CHARACTERS
+        return ends
+
+
 def windows(examples: Iterable[Example], *, batch_size: int) -> Iterator[list[Example]]:
-    """Yield `WINDOW_BATCHES` batches at a time, fewer where texts are very long: a bound on what is held at once."""
+    """Yield the examples of one window at a time."""
+    counter = WindowCounter(batch_size=batch_size)
     window: list[Example] = []
-    room = _WINDOW_CHARACTERS
     for example in examples:
         window.append(example)
-        room -= sum(map(len, example.parts))
-        if len(window) == batch_size * WINDOW_BATCHES or room < 0:
+        if counter.ends_with(example):
             yield window
-            window, room = [], _WINDOW_CHARACTERS
+            window = []
     if window:
         yield window
 
