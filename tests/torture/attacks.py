@@ -1,0 +1,27 @@
+"""The list of attacks. To add one: a file with `attack(plan)`, and a line here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torture import killed_pipelines, killed_stores, mutated_folders, resumed_predictions
+from torture.tally import Plan
+
+
+@dataclass(frozen=True)
+class Attack:
+    """`share` of the time is given to it."""
+
+    title: str
+    attack: Callable[[Plan], None]
+    share: float
+
+
+ATTACKS = {
+    "store": Attack("kill -9 of a datastore's writer", killed_stores.one_writer, 1),
+    "two-writers": Attack("kill -9 of two writers of one datastore", killed_stores.two_writers, 1),
+    "pipeline": Attack("kill -9 of add, remove, compact, refit, tune, save", killed_pipelines.one_writer, 2),
+    "two-pipelines": Attack("kill -9 of two writers of one UE folder", killed_pipelines.two_writers, 2),
+    "train": Attack("kill -9 of train --overwrite", killed_pipelines.trainings, 1),
+    "resume": Attack("kill -9 of predict, then --resume", resumed_predictions.attack, 2),
+    "mutated-folders": Attack("folders damaged or forged, opened and used", mutated_folders.attack, 4),
+}

@@ -1,0 +1,35 @@
+"""Imported once by the process that all others are forked from: what commands and servers load, nothing that runs."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+from importlib import import_module
+
+import torch
+import transformers
+
+_MODULES = (
+    "accelerate",
+    "datasets",
+    "faiss",
+    "scipy.optimize",
+    "torch._dynamo",
+    "transformers.models.bert.modeling_bert",
+    "transformers.trainer",
+    "knn_ue.cli.predict",
+    "knn_ue.cli.train",
+    "knn_ue.encoding.huggingface",
+    "knn_ue.pipeline.editing",
+    "knn_ue.serving.http.server",
+    "knn_ue.training.finetune",
+    "tiny_models",
+    "torture.ue_folder",
+    "torture.victims",
+)
+for _name in _MODULES:
+    import_module(_name)
+for _name in ("AutoModelForSequenceClassification", "AutoModelForTokenClassification", "AutoTokenizer", "Trainer"):
+    getattr(transformers, _name)
+torch.set_num_threads(1)
