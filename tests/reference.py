@@ -241,3 +241,16 @@ def unusualness(train_views, asked_views, shrinkage=1e-3):
         for number, row in enumerate(np.asarray(asked_views[:, view], dtype=np.float64)):
             total[number] += (log_distance(row) - center) / scale
     return [value / train_views.shape[1] for value in total]
+
+
+def log_scale(probs, labels, *, kappa):
+    """The t of a fine grid with the least sum of -log softmax(e^t log p) + kappa/2 t^2, in plain loops."""
+    best = (math.inf, 0.0)
+    for step in range(-1500, 1501):
+        t = step / 1000
+        loss = 0.5 * kappa * t * t
+        for row, label in zip(probs, labels, strict=True):
+            powers = [float(p) ** math.exp(t) for p in row]
+            loss -= math.log(powers[label] / sum(powers))
+        best = min(best, (loss, t))
+    return best[1]

@@ -13,6 +13,7 @@ GROUND = {"answers", "types", "tasks", "iob2", "errors", "arrays", "storage", "h
 MATHS = {"weighting", "metrics", "stores", "toy", "data"}
 ENTITIES = {"entities"}
 FAMILIARITY = {"familiarity"}
+ADAPTING = {"adapting"}
 FLOWS = {"flows"}
 HEADS = {"heads"}
 METHODS = {"calibrators"}
@@ -26,7 +27,19 @@ CLI = {"cli"}
 SKLEARN = {"sklearn"}
 
 BELOW_EDGES = (
-    GROUND | MATHS | ENTITIES | FAMILIARITY | FLOWS | HEADS | METHODS | MODELS | EVALUATION | PLOTS | REPORT | JOINS
+    GROUND
+    | MATHS
+    | ENTITIES
+    | FAMILIARITY
+    | ADAPTING
+    | FLOWS
+    | HEADS
+    | METHODS
+    | MODELS
+    | EVALUATION
+    | PLOTS
+    | REPORT
+    | JOINS
 )
 LIGHT = {"numpy", "safetensors"}
 
@@ -36,9 +49,10 @@ RULES = [
     (MATHS, GROUND, LIGHT),
     (ENTITIES, GROUND | {"metrics", "weighting"}, LIGHT),
     (FAMILIARITY, GROUND | ENTITIES, LIGHT),
+    (ADAPTING, GROUND | {"metrics"}, LIGHT),
     (FLOWS, GROUND, LIGHT | {"torch"}),
     (HEADS, GROUND | FLOWS, LIGHT | {"torch"}),
-    (METHODS, GROUND | {"weighting", "stores"} | ENTITIES | FLOWS, LIGHT),
+    (METHODS, GROUND | {"weighting", "stores"} | ENTITIES | ADAPTING | FLOWS, LIGHT),
     (MODELS, GROUND | {"encoding"} | HEADS, LIGHT | {"torch", "transformers"}),
     (EVALUATION, GROUND | {"metrics"} | ENTITIES | METHODS, LIGHT),
     (PLOTS, GROUND | {"metrics", "tuning"}, LIGHT),

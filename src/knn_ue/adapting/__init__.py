@@ -1,0 +1,18 @@
+"""A few labeled rows of a new domain -> one scale that makes the scores right there; the predictions stay."""
+
+from knn_ue.adapting.check import Adaptation, CheckedUnit, adapt_units
+from knn_ue.adapting.sampling import Drawn, draw_rows
+from knn_ue.adapting.scale import LabeledScores, fit_log_scale, log_likelihood_gain, rescale, rescale_scores
+
+__all__ = [
+    "Adaptation",
+    "CheckedUnit",
+    "Drawn",
+    "LabeledScores",
+    "adapt_units",
+    "draw_rows",
+    "fit_log_scale",
+    "log_likelihood_gain",
+    "rescale",
+    "rescale_scores",
+]

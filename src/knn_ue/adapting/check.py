@@ -1,0 +1,247 @@
+"""Is a scale worth applying? Cross-validated before and after, a gate, and plain words about what speaks against it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from knn_ue.adapting.scale import LARGEST, LabeledScores, fit_log_scale, log_likelihood_gain
+from knn_ue.arrays import BoolArray, FloatArray
+from knn_ue.metrics import bootstrap_interval, expected_calibration_error
+
+GATE = 2.0  # twice the gain in log-likelihood, as Akaike (1974) asks of one parameter
+MIN_ROWS = 10
+FEW_ROWS = 30
+_FOLDS = 10
+_DRAWS = 200
+_BINS = 5  # a few dozen rows do not fill ten
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedUnit:
+    """What the labels say about one kind of score: of rows (texts, pairs or words), of entities or of sentences.
+
+    `log_scale` is what was fitted, `applied` whether it is used: only where `gain`, twice the gain in log-likelihood,
+    exceeds 2. The numbers before and after are of the same `n` labeled things; those after come from scales fitted
+    without the row at hand (10 folds). `*_change` are after minus before with 95 % intervals over rows drawn anew.
+    `ece_by_chance` is the ECE that scores without any fault would show on so few rows.
+    """
+
+    n: int
+    n_rows: int
+    log_scale: float
+    gain: float
+    applied: bool
+    accuracy: float
+    confidence_before: float
+    confidence_after: float
+    ece_before: float
+    ece_after: float
+    ece_by_chance: float
+    nll_before: float
+    nll_after: float
+    ece_change: tuple[float, float]
+    nll_change: tuple[float, float]
+
+    @property
+    def used_log_scale(self) -> float:
+        """The log of the scale that is applied: 0 where the gate holds it back."""
+        return self.log_scale if self.applied else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptation:
+    """What a few labels of a domain lead to: a scale for each kind of score, and why it should or should not be used.
+
+    `units` holds "rows" and, for a method that scores them, "entities" and "sentences". `doubts` are sentences; an
+    empty tuple means that nothing speaks against it.
+    """
+
+    units: Mapping[str, CheckedUnit]
+    n_rows: int
+    random_sample: bool
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def main(self) -> CheckedUnit:
+        """The kind of score that users look at: entities where they have scores, else rows."""
+        return self.units.get("entities", self.units["rows"])
+
+    @property
+    def applied(self) -> bool:
+        """Whether any score changes."""
+        return any(unit.applied for unit in self.units.values())
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "applied": self.applied,
+            "n_rows": self.n_rows,
+            "random_sample": self.random_sample,
+            "doubts": list(self.doubts),
+            "units": {name: _plain(unit) for name, unit in self.units.items()},
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Read what `to_plain` wrote; ValueError, TypeError or KeyError where it is something else."""
+        units = {str(name): _unit(found) for name, found in plain["units"].items()}
+        if "rows" not in units:
+            raise ValueError("an adaptation without rows")
+        doubts = tuple(str(doubt) for doubt in plain["doubts"])
+        return cls(
+            units=units, n_rows=int(plain["n_rows"]), random_sample=plain["random_sample"] is True, doubts=doubts
+        )
+
+    def __str__(self) -> str:
+        lines = [_sentence(name, unit) for name, unit in self.units.items()]
+        return "\n".join([*lines, *(f"note: {doubt}" for doubt in self.doubts)])
+
+
+def adapt_units(
+    labeled: Mapping[str, LabeledScores], *, random_sample: bool = True, force: bool = False, seed: int = 0
+) -> Adaptation:
+    """Fit a scale for each kind of score, check it by cross-validation, and say what speaks against it.
+
+    A scale is applied where the rows are a random sample of the domain, at least 10, and the gain passes the gate;
+    `force` applies it in any case.
+
+    >>> rng = np.random.default_rng(0)
+    >>> correct = rng.random(100) < 0.7
+    >>> shouting = LabeledScores.of_scores(np.full(100, 0.98), correct)
+    >>> adaptation = adapt_units({"rows": shouting})
+    >>> adaptation.applied, round(adaptation.main.confidence_after, 1)
+    (True, 0.7)
+    """
+    n_rows = labeled["rows"].n_groups
+    trusted = random_sample and n_rows >= MIN_ROWS
+    units = {name: _checked(scores, trusted=trusted, force=force, seed=seed) for name, scores in labeled.items()}
+    found = Adaptation(units=units, n_rows=n_rows, random_sample=random_sample)
+    return replace(found, doubts=tuple(_doubts(found, force=force)))
+
+
+def cross_validated(labeled: LabeledScores, *, gate: bool = True, seed: int = 0) -> FloatArray:
+    """Return for each one (m,) the log of the scale that the rows of the other folds lead to."""
+    groups = np.unique(labeled.groups)
+    fold_of = np.random.default_rng(seed).permutation(len(groups)) % min(_FOLDS, len(groups))
+    folds = fold_of[np.searchsorted(groups, labeled.groups)]
+    scales = np.zeros(len(labeled))
+    for fold in np.unique(folds).tolist():
+        others = labeled.take(folds != fold)
+        found = fit_log_scale(others)
+        if not gate or log_likelihood_gain(others, found) > GATE:
+            scales[folds == fold] = found
+    return scales
+
+
+def _checked(labeled: LabeledScores, *, trusted: bool, force: bool, seed: int) -> CheckedUnit:
+    log_scale = fit_log_scale(labeled)
+    gain = log_likelihood_gain(labeled, log_scale)
+    scales = cross_validated(labeled, gate=not force, seed=seed)
+    before, after, correct = labeled.confidence(0.0), labeled.confidence(scales), labeled.correct
+    losses = labeled.losses(0.0), labeled.losses(scales)
+    weights = labeled.weights
+
+    def ece_change(confidence: FloatArray, other: FloatArray, right: BoolArray, weight: FloatArray) -> float:
+        return _ece(other, right, weight) - _ece(confidence, right, weight)
+
+    def nll_change(first: FloatArray, second: FloatArray, weight: FloatArray) -> float:
+        return _mean(second - first, weight)
+
+    def interval(metric: Any, *arrays: Any) -> tuple[float, float]:
+        if not len(labeled):
+            return 0.0, 0.0
+        found = bootstrap_interval(metric, *arrays, n_bootstrap=_DRAWS, seed=seed, groups=labeled.groups)
+        return found.low, found.high
+
+    return CheckedUnit(
+        n=len(labeled),
+        n_rows=labeled.n_groups,
+        log_scale=log_scale,
+        gain=gain,
+        applied=bool(len(labeled)) and (force or (trusted and gain > GATE)),
+        accuracy=_mean(correct, weights),
+        confidence_before=_mean(before, weights),
+        confidence_after=_mean(after, weights),
+        ece_before=_ece(before, correct, weights),
+        ece_after=_ece(after, correct, weights),
+        ece_by_chance=_chance_ece(labeled, scales, seed),
+        nll_before=_mean(losses[0], weights),
+        nll_after=_mean(losses[1], weights),
+        ece_change=interval(ece_change, before, after, correct, weights),
+        nll_change=interval(nll_change, *losses, weights),
+    )
+
+
+def _chance_ece(labeled: LabeledScores, scales: FloatArray, seed: int) -> float:
+    """Return the mean ECE of the scores after, if each were right exactly as often as it says."""
+    confidence, rng = labeled.confidence(scales), np.random.default_rng(seed)
+    drawn = [rng.random(len(confidence)) < confidence for _ in range(40)]
+    return float(np.mean([_ece(confidence, right, labeled.weights) for right in drawn]))
+
+
+def _ece(confidence: FloatArray, correct: BoolArray, weights: FloatArray) -> float:
+    if not len(confidence):
+        return 0.0
+    return expected_calibration_error(confidence=confidence, correct=correct, n_bins=_BINS, sample_weight=weights)
+
+
+def _mean(values: FloatArray | BoolArray, weights: FloatArray) -> float:
+    return float(weights @ values / weights.sum()) if len(weights) else 0.0
+
+
+def _doubts(found: Adaptation, *, force: bool) -> list[str]:
+    """Return what speaks against the scale, most serious first."""
+    unit, ending = found.main, "it is applied since you forced it" if force else "nothing was changed"
+    doubts = []
+    if not found.random_sample:
+        doubts.append(
+            "the rows are not a random sample of the domain; corrections are mostly the errors, and a scale fitted on "
+            f"them makes every score too low: {ending}"
+        )
+    if unit.n and not unit.accuracy:
+        doubts.append(
+            f"the model is wrong on all {unit.n}: is this a random sample, and are the labels those of the model?"
+        )
+    if found.n_rows < MIN_ROWS:
+        doubts.append(f"{found.n_rows} labeled rows are too few, at least {MIN_ROWS} are needed, 50 are good: {ending}")
+    elif found.n_rows < FEW_ROWS:
+        doubts.append(f"{found.n_rows} labeled rows say little, 50 are good: label more of them")
+    if unit.gain <= GATE and found.n_rows >= MIN_ROWS:
+        doubts.append(
+            f"no sure gain: twice the gain in log-likelihood is {unit.gain:.1f} and must exceed {GATE:g}: {ending}"
+        )
+    if abs(unit.log_scale) > LARGEST - 0.01:
+        doubts.append("the scale is at its bound: check the labels")
+    return doubts
+
+
+def _sentence(name: str, unit: CheckedUnit) -> str:
+    if not unit.n:
+        return f"{name}: none among the labeled rows, left as they are"
+    what = "labeled rows" if name == "rows" else f"{name} in {unit.n_rows} labeled rows"
+    low, high = (100 * bound for bound in unit.ece_change)
+    return (
+        f"{unit.n} {what}, {unit.accuracy:.1%} right: mean score {unit.confidence_before:.1%} -> "
+        f"{unit.confidence_after:.1%}, ECE {100 * unit.ece_before:.1f} -> {100 * unit.ece_after:.1f} "
+        f"(change {low:+.1f} to {high:+.1f}; {100 * unit.ece_by_chance:.1f} by chance alone), log-loss "
+        f"{unit.nll_before:.3f} -> {unit.nll_after:.3f} "
+        f"(change {unit.nll_change[0]:+.3f} to {unit.nll_change[1]:+.3f}), "
+        f"cross-validated; scale {np.exp(unit.log_scale):.2f}, {'applied' if unit.applied else 'not applied'}"
+    )
+
+
+def _plain(unit: CheckedUnit) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(unit).items()}
+
+
+def _unit(plain: Mapping[str, Any]) -> CheckedUnit:
+    values = dict(plain)
+    for name in ("ece_change", "nll_change"):
+        low, high = values[name]
+        values[name] = (float(low), float(high))
+    unit = CheckedUnit(**values)
+    if not isinstance(unit.applied, bool) or not abs(unit.log_scale) <= LARGEST:
+        raise ValueError(f"a scale of e^{unit.log_scale}, applied: {unit.applied}")
+    return unit

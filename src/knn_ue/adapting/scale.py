@@ -1,0 +1,190 @@
+"""One scale for a domain: p' = softmax(e^t * log p), with t from a few labeled rows and held near 0.
+
+For a calibrator that scales logits this multiplies its weight by e^t, since log p and the scaled logits differ by a
+constant per row. A score of its own, such as that of an entity, is a binary probability: its log-odds are scaled.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_length, label_vector, probability_matrix, softmax
+from knn_ue.errors import InvalidInputError
+
+KAPPA = 2.0  # the prior: t has a standard deviation of 0.7, that is a factor of 2 up or down
+LARGEST = 4.0  # |t|, a factor of 55
+_LOWEST_LOG = -50.0
+_GRID = np.linspace(-LARGEST, LARGEST, 33)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LabeledScores:
+    """What was predicted for m labeled things, and what they are: `log_probs` (m, classes) and `labels` (m,).
+
+    `predicted` (m,) is the class whose probability is the score. `weights` (m,) undo an uneven draw (see
+    `knn_ue.adapting.sampling`); only their ratios count. `groups` (m,) are the numbers of the rows they come from: the
+    entities of one sentence are not independent.
+    """
+
+    log_probs: FloatArray
+    predicted: IntArray
+    labels: IntArray
+    weights: FloatArray
+    groups: IntArray
+
+    def __post_init__(self) -> None:
+        n_rows = len(self.log_probs)
+        for name in ("predicted", "labels", "weights", "groups"):
+            check_length(len(getattr(self, name)), name, n_rows)
+        if n_rows and not (np.isfinite(self.weights).all() and self.weights.min() > 0):
+            raise InvalidInputError(
+                f"sample weights must be positive and finite, got {self.weights.min()}: leave out such rows"
+            )
+
+    @classmethod
+    def of_probs(
+        cls,
+        probs: FloatArray,
+        labels: IntArray,
+        *,
+        weights: FloatArray | None = None,
+        groups: IntArray | None = None,
+    ) -> Self:
+        """Read the probabilities (m, classes) of labeled rows."""
+        checked = probability_matrix(probs, "probs")
+        with np.errstate(divide="ignore"):
+            log_probs = np.maximum(np.log(checked), _LOWEST_LOG)
+        return cls(
+            log_probs=log_probs,
+            predicted=checked.argmax(axis=1),
+            labels=label_vector(labels, "labels", n_classes=checked.shape[1], length=len(checked)),
+            weights=np.ones(len(checked)) if weights is None else np.asarray(weights, dtype=np.float64),
+            groups=np.arange(len(checked)) if groups is None else np.asarray(groups, dtype=np.int64),
+        )
+
+    @classmethod
+    def of_scores(
+        cls,
+        scores: FloatArray,
+        correct: BoolArray,
+        *,
+        weights: FloatArray | None = None,
+        groups: IntArray | None = None,
+    ) -> Self:
+        """Read scores (m,) that are probabilities of being right, and whether each is (m,)."""
+        kept = np.asarray(scores, dtype=np.float64)
+        right = np.asarray(correct).astype(np.int64)
+        found = cls.of_probs(np.column_stack([1.0 - kept, kept]), right, weights=weights, groups=groups)
+        return replace(found, predicted=np.ones(len(kept), dtype=np.int64))  # even where it lies below a half
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_groups(self) -> int:
+        """How many independent rows there are."""
+        return len(np.unique(self.groups))
+
+    @property
+    def correct(self) -> BoolArray:
+        """Whether each prediction is right (m,)."""
+        right: BoolArray = self.predicted == self.labels
+        return right
+
+    def take(self, rows: IntArray | BoolArray) -> Self:
+        """Return some of them; `rows` are numbers or a mask."""
+        return replace(
+            self,
+            log_probs=self.log_probs[rows],
+            predicted=self.predicted[rows],
+            labels=self.labels[rows],
+            weights=self.weights[rows],
+            groups=self.groups[rows],
+        )
+
+    def joined(self, other: Self) -> Self:
+        """Return these and more of their kind."""
+        if self.log_probs.shape[1] != other.log_probs.shape[1]:
+            raise InvalidInputError(
+                f"labels of {other.log_probs.shape[1]} classes cannot be added to those of {self.log_probs.shape[1]}: "
+                "use outputs of the same model"
+            )
+        first = int(self.groups.max()) + 1 if len(self) else 0
+        return replace(
+            self,
+            log_probs=np.concatenate([self.log_probs, other.log_probs]),
+            predicted=np.concatenate([self.predicted, other.predicted]),
+            labels=np.concatenate([self.labels, other.labels]),
+            weights=np.concatenate([self.weights, other.weights]),
+            groups=np.concatenate([self.groups, other.groups + first]),
+        )
+
+    def counts(self) -> FloatArray:
+        """Return how much each one counts (m,): all together as many as equally weighted ones that know as much.
+
+        Uneven weights know less than their number says: (sum w)^2 / sum w^2. Kish (1965).
+        """
+        if not len(self):
+            return self.weights
+        counts: FloatArray = self.weights * (self.weights.sum() / np.square(self.weights).sum())
+        return counts
+
+    def losses(self, log_scale: float | FloatArray) -> FloatArray:
+        """Return the log-loss (m,) of each one under one scale, or under a scale for each (m,)."""
+        return -self._log_probs_of(self.labels, log_scale)
+
+    def confidence(self, log_scale: float | FloatArray) -> FloatArray:
+        """Return the score (m,) of each one under one scale, or under a scale for each (m,)."""
+        return np.exp(self._log_probs_of(self.predicted, log_scale))
+
+    def _log_probs_of(self, classes: IntArray, log_scale: float | FloatArray) -> FloatArray:
+        scaled = np.exp(np.broadcast_to(log_scale, len(self)))[:, None] * self.log_probs
+        top = scaled.max(axis=1)
+        total = top + np.log(np.exp(scaled - top[:, None]).sum(axis=1))
+        found: FloatArray = scaled[np.arange(len(self)), classes] - total
+        return found
+
+
+def rescale(probs: FloatArray, log_scale: float) -> FloatArray:
+    """Return softmax(e^t * log p) (n, classes): the order of the classes stays, and 0 leaves all as it is.
+
+    >>> rescale(np.array([[0.8, 0.2]]), np.log(0.5)).round(3)
+    array([[0.667, 0.333]])
+    """
+    if log_scale == 0.0:
+        return probs
+    with np.errstate(divide="ignore"):
+        return softmax(np.exp(log_scale) * np.maximum(np.log(probs), _LOWEST_LOG))
+
+
+def rescale_scores(scores: FloatArray, log_scale: float) -> FloatArray:
+    """Return scores (n,) whose log-odds are multiplied by e^t.
+
+    >>> rescale_scores(np.array([0.8, 0.5]), np.log(0.5)).round(3)
+    array([0.667, 0.5  ])
+    """
+    kept: FloatArray = rescale(np.column_stack([1.0 - scores, scores]), log_scale)[:, 1]
+    return kept
+
+
+def fit_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA) -> float:
+    """Return the t that minimizes sum NLL(softmax(e^t * log p)) + (kappa / 2) t^2; 0 without any label."""
+    from scipy.optimize import minimize_scalar
+
+    if not len(labeled):
+        return 0.0
+    counts = labeled.counts()
+
+    def objective(log_scale: float) -> float:
+        return float(counts @ labeled.losses(log_scale)) + 0.5 * kappa * log_scale**2
+
+    # Not convex in t where many rows are wrong for sure: so the best cell of a grid is searched, and no other one.
+    best = int(np.argmin([objective(t) for t in _GRID]))
+    bounds = (_GRID[max(best - 1, 0)], _GRID[min(best + 1, len(_GRID) - 1)])
+    return float(minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-8}).x)
+
+
+def log_likelihood_gain(labeled: LabeledScores, log_scale: float) -> float:
+    """Return twice the log-likelihood that the scale gains on these labels over leaving the scores as they are."""
+    return float(2.0 * labeled.counts() @ (labeled.losses(0.0) - labeled.losses(log_scale)))

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from knn_ue.adapting import Adaptation, LabeledScores, adapt_units, fit_log_scale, log_likelihood_gain
+from knn_ue.adapting.check import GATE, cross_validated
+
+
+def scores(n=60, *, says=0.97, right=0.7, seed=0):
+    rng = np.random.default_rng(seed)
+    return LabeledScores.of_scores(np.clip(rng.normal(says, 0.01, n), 0, 1), rng.random(n) < right)
+
+
+def test_an_overconfident_domain_is_scaled_down_to_its_accuracy():
+    found = adapt_units({"rows": scores(n=200)}).main
+
+    assert found.applied and found.log_scale < 0
+    assert found.confidence_after == pytest.approx(found.accuracy, abs=0.05)
+    assert found.nll_change[1] < 0
+
+
+def test_a_calibrated_domain_is_left_alone_and_the_reason_is_given():
+    found = adapt_units({"rows": scores(says=0.7, seed=1)})
+
+    assert not found.applied and found.main.used_log_scale == 0.0
+    assert "no sure gain" in found.doubts[0]
+
+
+def test_the_gate_passes_few_calibrated_domains():
+    domains = [scores(n=50, says=0.8, right=0.8, seed=seed) for seed in range(60)]
+
+    gains = [log_likelihood_gain(labeled, fit_log_scale(labeled)) for labeled in domains]
+
+    assert np.mean(np.array(gains) > GATE) < 0.3
+
+
+def test_rows_that_are_no_random_sample_change_nothing():
+    found = adapt_units({"rows": scores()}, random_sample=False)
+
+    assert not found.applied
+    assert "not a random sample" in found.doubts[0] and "nothing was changed" in found.doubts[0]
+
+
+def test_force_applies_and_says_so():
+    found = adapt_units({"rows": scores(says=0.7)}, random_sample=False, force=True)
+
+    assert found.applied and "since you forced it" in found.doubts[0]
+
+
+def test_too_few_rows_change_nothing():
+    found = adapt_units({"rows": scores(n=8, right=0.1)})
+
+    assert not found.applied and any("too few" in doubt for doubt in found.doubts)
+
+
+def test_a_model_that_is_always_wrong_raises_a_doubt():
+    assert any("wrong on all" in doubt for doubt in adapt_units({"rows": scores(right=0.0)}).doubts)
+
+
+def test_the_numbers_after_come_from_scales_that_have_not_seen_the_row():
+    labeled = scores(n=40)
+
+    scales = cross_validated(labeled, seed=0)
+    flipped = LabeledScores.of_scores(
+        np.exp(labeled.log_probs[:, 1]), np.where(np.arange(40) == 7, ~labeled.correct, labeled.correct)
+    )
+
+    assert cross_validated(flipped, seed=0)[7] == scales[7]
+    assert (cross_validated(flipped, seed=0) != scales).any()
+
+
+def test_no_entity_among_the_labels_leaves_entities_as_they_are():
+    none = LabeledScores.of_scores(np.empty(0), np.empty(0, dtype=bool))
+
+    found = adapt_units({"rows": scores(), "entities": none})
+
+    assert not found.units["entities"].applied and "none among the labeled rows" in str(found)
+
+
+def test_what_is_saved_is_read_back():
+    found = adapt_units({"rows": scores(), "entities": scores(seed=1)})
+
+    assert Adaptation.from_plain(found.to_plain()) == found
+
+
+def test_a_scale_beyond_its_bound_is_refused_when_read():
+    plain = adapt_units({"rows": scores()}).to_plain()
+    plain["units"]["rows"]["log_scale"] = float("nan")
+
+    with pytest.raises(ValueError, match="a scale of"):
+        Adaptation.from_plain(plain)
