@@ -186,6 +186,17 @@ def brute_force(features, queries, k):
 # entities
 
 
+def word_case(sentence):
+    """(in a sentence of usual case, small, capital) of each word of one sentence, from the definitions."""
+    first = next((i for i, word in enumerate(sentence) if any(letter.isalpha() for letter in word)), None)
+    usual = first is not None and sentence[first][0].isupper() and any(word[0].islower() for word in sentence)
+    found = []
+    for i, word in enumerate(sentence):
+        handle = word[0] in "@#" or (i > 0 and sentence[i - 1] in ("@", "#"))
+        found.append((usual, usual and word[0].islower() and not handle, usual and word[0].isupper() and i != first))
+    return found
+
+
 def entity_evidence(logits, class_names, sentences, entities, nearest, labels, usual_distance, usual_beside):
     """The seven ingredients of each entity (sentence, type, first, last), from the definitions, word by word."""
 

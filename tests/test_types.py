@@ -117,6 +117,10 @@ def test_take_chooses_rows_of_everything(outputs, rows):
     assert taken.class_names == ("a", "b", "c")
 
 
+def test_take_chooses_the_words_too():
+    assert Outputs(logits=LOGITS, words=["In", "Oslo", "."]).take([1, 2]).words == ("Oslo", ".")
+
+
 def test_take_accepts_a_slice_and_a_mask(outputs):
     assert outputs.take(slice(1, None)).texts == ("y", "z")
     assert outputs.take(outputs.labels > 0).texts == ("y", "z")

@@ -33,8 +33,10 @@ class Outputs:
 
     `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array a
     layer; `views` (n, views, k) float32, what familiarity looks at; `groups` (n,), the sentence of each word;
-    `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second".
-    Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or tensors of any framework.
+    `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second";
+    `words`, those of tagged sentences as they are written, for models that do not see capital letters: they are
+    evidence for entities. Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or tensors of any
+    framework.
 
     >>> outputs = Outputs(features=[[0.0, 1.0]], logits=[[2.0, -1.0]], labels=[0])
     >>> len(outputs), outputs.n_classes, outputs.predicted
@@ -50,6 +52,7 @@ class Outputs:
     class_names: Sequence[str] | None = None
     texts: Sequence[str] | None = None
     pairs: Sequence[tuple[str, str]] | None = None
+    words: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         logits = logit_matrix(self.logits, "logits")
@@ -81,6 +84,8 @@ class Outputs:
             checked["texts"] = tuple(f"{first} → {second}" for first, second in checked["pairs"])
         elif self.texts is not None:
             checked["texts"] = text_tuple(self.texts, "texts", length=n_rows)
+        if self.words is not None:
+            checked["words"] = text_tuple(self.words, "words", length=n_rows)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -111,6 +116,7 @@ class Outputs:
             groups=None if self.groups is None else self.groups[chosen],
             texts=None if self.texts is None else [self.texts[row] for row in chosen],
             pairs=None if self.pairs is None else [self.pairs[row] for row in chosen],
+            words=None if self.words is None else [self.words[row] for row in chosen],
         )
 
     def require_features(self, purpose: str) -> FloatArray:

@@ -1,11 +1,14 @@
 """knn-ue-entity: honest entities and sentences on a problem where products of words are not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from knn_ue import metrics
 from knn_ue.calibrators import KnnUE, KnnUEEntity
 from knn_ue.entities import INGREDIENTS, EntityModel, all_right, find_entities
+from knn_ue.entities.missed import hidden_words
 from knn_ue.errors import InvalidInputError, NotFittedError, StorageError
 from knn_ue.methods import load_calibrator
 from knn_ue.stores import Datastore
@@ -80,8 +83,6 @@ def test_sentence_scores_are_honest_and_rank(fitted, sets):
 
 
 def test_chances_of_hidden_words_are_honest(fitted, sets):
-    from knn_ue.entities.missed import hidden_words
-
     test = sets[2]
     reading = fitted.read(test)
     hidden = hidden_words(reading.spans, find_entities(test, test.labels))
@@ -161,7 +162,9 @@ def test_save_then_load_reads_the_same(fitted, sets, tmp_path):
         (("entity", "slopes"), [1.0]),
         (("entity", "intercept"), "x"),
         (("entity", "scale"), [0.0] * 7),
-        (("missed", "slopes"), [-1.0, 0.0]),
+        (("missed", "any_case", "slopes"), [-1.0, 0.0]),
+        (("missed", "usual_case"), {"slopes": [1.0]}),
+        (("ingredients",), ["type", "color"]),
         (("usual", "distance"), 0.0),
         (("exponents",), [1.0, -1.0]),
         (("clear_exponent",), None),
@@ -187,14 +190,12 @@ def save_with(plain, ue, path, monkeypatch):
         ue.save(path)
 
 
-def test_a_folder_of_the_version_with_six_ingredients_says_to_fit_again(fitted, tmp_path, monkeypatch):
+def test_a_folder_of_a_version_with_other_ingredients_says_to_fit_again(fitted, tmp_path, monkeypatch):
     plain = fitted.entities_.to_plain()
-    apart = INGREDIENTS.index("apart")
-    for name in ("slopes", "center", "scale"):
-        plain["entity"][name] = plain["entity"][name][:apart] + plain["entity"][name][apart + 1 :]
+    del plain["ingredients"]
     save_with(plain, fitted, tmp_path / "ue", monkeypatch)
 
-    with pytest.raises(StorageError, match=r"whose entity scores have 6 ingredients, not 7: fit it again"):
+    with pytest.raises(StorageError, match=r"with other entity scores: fit it again"):
         load_calibrator(tmp_path / "ue")
 
 
@@ -312,7 +313,7 @@ def test_an_explanation_adds_up_to_the_score(fitted, sets):
 
     model = fitted.entities_.entity
     for one in explained[:50]:
-        assert tuple(one.terms) == INGREDIENTS
+        assert tuple(one.terms) == fitted.entities_.ingredients
         log_odds = np.clip(model.intercept + sum(one.terms.values()), -7, 7)
         assert one.score == pytest.approx(1 / (1 + np.exp(-log_odds)))
         assert len(one.neighbors) == 2
@@ -333,3 +334,73 @@ def test_inputs_far_from_everything_stay_finite(fitted, sets):
 
     assert np.isfinite(reading.scores).all()
     assert np.isfinite(reading.sentence_scores).all()
+
+
+def with_words(outputs, *, seed=0):
+    """The same sentences, written as a careful writer would: words of gold entities are capitalized."""
+    draw = np.random.default_rng(seed)
+    careless = draw.random(len(outputs)) < 0.05
+    first = np.diff(outputs.groups, prepend=-1) != 0
+    capital = ((outputs.labels > 0) ^ careless) | first
+    words = ["Word" if is_capital else "word" for is_capital in capital.tolist()]
+    return replace(outputs, words=words)
+
+
+@pytest.fixture(scope="module")
+def written(sets):
+    return [with_words(part, seed=number) for number, part in enumerate(sets)]
+
+
+def test_the_case_of_words_ranks_entities_better(fitted, sets, written):
+    correct = right_entities(sets[2])
+
+    ours = fit(written[0], written[1]).read(written[2]).scores
+
+    plain = fitted.read(sets[2]).scores
+    assert metrics.e_aurc(confidence=ours, correct=correct) < 0.8 * metrics.e_aurc(confidence=plain, correct=correct)
+    assert metrics.expected_calibration_error(confidence=ours, correct=correct) < 0.04
+
+
+def test_capitals_find_what_was_missed_at_least_as_surely_as_they_say(fitted, sets, written):
+    test = sets[2]
+    hidden = hidden_words(find_entities(test, test.predicted), find_entities(test, test.labels))
+
+    plain, ours = fitted.read(test).missed, fit(written[0], written[1]).read(written[2]).missed
+
+    right = np.array([hidden[x.first : x.last + 1].any() for x in ours])
+    assert len(ours) > 20 > len(plain)
+    assert right.mean() > np.mean([x.probability for x in ours])
+
+
+def test_a_fit_without_words_takes_words_for_nothing(fitted, sets, written):
+    assert "small_end" not in fitted.entities_.ingredients
+
+    np.testing.assert_array_equal(fitted.read(written[2]).scores, fitted.read(sets[2]).scores)
+
+
+def test_a_fit_with_words_reads_outputs_without_as_if_no_case_were_unusual(sets, written):
+    ue = fit(written[0], written[1])
+
+    reading = ue.read(sets[2])
+
+    quiet = replace(sets[2], words=["-"] * len(sets[2]))
+    np.testing.assert_array_equal(reading.scores, ue.read(quiet).scores)
+    np.testing.assert_array_equal(reading.hidden, ue.read(quiet).hidden)
+
+
+def test_a_word_in_lower_case_at_the_end_is_named_as_a_reason(written):
+    explained = fit(written[0], written[1]).explain_entities(written[2])
+    terms = [one for one in explained if one.terms["small_end"] < -0.25]
+
+    assert terms
+    assert all("begins or ends in a lower-case word" in one.lowered_by for one in terms)
+
+
+def test_what_was_learned_of_case_is_saved(written, tmp_path):
+    ue = fit(written[0], written[1])
+    ue.save(tmp_path / "ue")
+
+    opened = load_calibrator(tmp_path / "ue")
+
+    assert opened.entities_ == ue.entities_
+    np.testing.assert_array_equal(opened.read(written[2]).scores, ue.read(written[2]).scores)

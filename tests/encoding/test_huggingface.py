@@ -325,3 +325,16 @@ def _without_head(folder, target):
     BertModel.from_pretrained(folder).save_pretrained(target)
     transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(target)
     return target
+
+
+@pytest.mark.parametrize("lower_cases", [True, False])
+def test_words_are_given_where_the_tokenizer_does_not_see_their_case(tiny_model, lower_cases):
+    from tokenizers import normalizers
+
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", "token-classification"), "token-classification")
+    steps = [normalizers.Lowercase()] if lower_cases else []
+    encoder.tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(steps)
+
+    outputs = HuggingFaceEncoder(encoder.model, encoder.tokenizer, encoder.task).encode([["In", "Oslo"], ["it"]])
+
+    assert outputs.words == (("In", "Oslo", "it") if lower_cases else None)

@@ -12,6 +12,7 @@ FULL = {
     "layers": [np.full((3, 2), number, dtype=np.float32) for number in range(11)],
     "groups": [0, 0, 1],
     "texts": ["a", "", "c"],
+    "words": ["A", "", "é"],
 }
 
 
@@ -22,6 +23,6 @@ def test_outputs_come_back_equal(left_out):
 
     back = outputs_from_arrays(outputs_to_arrays(outputs) | {"other": np.empty(0)}, ["x", "y"])
 
-    assert (back.texts, back.class_names) == (outputs.texts, outputs.class_names)
+    assert (back.texts, back.words, back.class_names) == (outputs.texts, outputs.words, outputs.class_names)
     for name in ("logits", "features", "labels", "groups", "layers"):
         np.testing.assert_array_equal(getattr(back, name), getattr(outputs, name))

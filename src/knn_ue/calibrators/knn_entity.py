@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators.contract import Found, SavedState, Stores, TaggedAnswer
 from knn_ue.calibrators.knn import KnnUE
-from knn_ue.entities import INGREDIENTS, EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
+from knn_ue.entities import EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
 from knn_ue.entities.explain import explain_entities
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent
@@ -16,7 +16,7 @@ from knn_ue.types import Outputs
 class KnnUEEntity(KnnUE):
     """A tagger's entities, each with the probability that its type and its span are right; the tags never change.
 
-    `predict_proba` is that of kNN-UE without labels. `read` adds, from a regression of seven ingredients fitted on
+    `predict_proba` is that of kNN-UE without labels. `read` adds, from a regression of a few ingredients fitted on
     whether the validation set's predicted entities are right (see `knn_ue.entities`), a score for each entity, one for
     each sentence, and warnings where an entity may have been missed. Fitted on outputs that are no sentences with IOB2
     tags it is kNN-UE and no more.
@@ -88,10 +88,9 @@ class KnnUEEntity(KnnUE):
         calibrator._check_options()
         calibrator._read_fitted(options["fitted"])
         model = options["entities"]
-        if model is not None and len(model["entity"]["slopes"]) != len(INGREDIENTS):
+        if model is not None and "ingredients" not in model:
             raise StorageError(
-                f"{stored.path} was fitted by a version of knn-ue whose entity scores have "
-                f"{len(model['entity']['slopes'])} ingredients, not {len(INGREDIENTS)}: fit it again"
+                f"{stored.path} was fitted by a version of knn-ue with other entity scores: fit it again"
             )
         calibrator.entities_ = None if model is None else EntityModel.from_plain(model)
         return calibrator

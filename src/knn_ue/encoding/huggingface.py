@@ -16,6 +16,7 @@ from knn_ue.encoding.inspection import (
     check_layer,
     class_names_of,
     find_pooling,
+    ignores_case,
     is_decoder_only,
     max_length_of,
     padding_id_of,
@@ -34,7 +35,8 @@ from knn_ue.types import Outputs, Step
 class HuggingFaceEncoder(Encoder):
     """Rows in, `Outputs` out: features, logits, and labels where the rows have them, in the order of the rows.
 
-    One row per example; in tagging one row per word, `groups` holding the number of its sentence. `texts` are the
+    One row per example; in tagging one row per word, `groups` holding the number of its sentence, and `words` the word
+    itself where the tokenizer does not tell capitals from small letters. `texts` are the
     texts, "premise → hypothesis" (the two are `pairs`), or the word in its context. An empty text is what the model
     makes of its special tokens; a sentence without words has no rows; no rows give `Outputs` of length 0. Long texts
     are cut at the end and counted in `n_truncated`; long sentences are read in overlapping windows, and no word is
@@ -70,6 +72,7 @@ class HuggingFaceEncoder(Encoder):
         tagging = TASKS[self.task].is_tagging
         pooling = find_pooling(self.model, self.tokenizer, options.pooling, tagging=tagging)
         self._position_of = position_reader(self.model, self.tokenizer, pooling, tagging=tagging)
+        self._ignores_case = tagging and ignores_case(self.tokenizer)
         self._pad_id = None
         if is_decoder_only(self.model.config) and not tagging:
             self._pad_id = padding_id_of(self.model.config)
@@ -195,7 +198,7 @@ class HuggingFaceEncoder(Encoder):
         joined: dict[str, Any] = {}
         for name in list(columns):  # each column is released once joined: the peak is all plus one column
             parts = columns.pop(name)
-            in_list = name in ("texts", "pairs")
+            in_list = name in ("texts", "pairs", "words")
             joined[name] = list(chain.from_iterable(parts)) if in_list else np.concatenate(parts)
         return self._outputs(joined)
 
@@ -243,7 +246,10 @@ class HuggingFaceEncoder(Encoder):
         width = self.options.context_words
         texts = [word_in_context(e.parts, i, width=width) for e in examples for i in range(len(e.parts))]
         lengths = [len(example.parts) for example in examples]
-        return {"texts": texts, "groups": np.repeat(np.arange(start, start + len(examples)), lengths)}
+        described = {"texts": texts, "groups": np.repeat(np.arange(start, start + len(examples)), lengths)}
+        if self._ignores_case:
+            described["words"] = [word for example in examples for word in example.parts]
+        return described
 
     def _fill(self, arrays: Arrays, pieces: Sequence[Piece]) -> Iterator[float]:
         """Write what the model says of the pieces into their rows; yield the share done, 1 at the end."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_MAX_LENGTH = 512
+_IN_BOTH_CASES = "The Apple of Oslo ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def saved_names(config: Any) -> tuple[str, ...]:
@@ -70,6 +71,11 @@ def find_pooling(model: Any, tokenizer: Any, given: Pooling | None, *, tagging: 
         why = "its first token sees no other one" if is_decoder_only(model.config) else "it has no CLS token"
         raise InvalidInputError(f'pooling="cls" does not work with this model, {why}: use pooling="last" or "mean"')
     return given or ("cls" if sees_text else "last")
+
+
+def ignores_case(tokenizer: Any) -> bool:
+    """Return whether the tokenizer reads capital and small letters alike."""
+    return bool(tokenizer.tokenize(_IN_BOTH_CASES) == tokenizer.tokenize(_IN_BOTH_CASES.lower()))
 
 
 def padding_id_of(config: Any) -> int | None:

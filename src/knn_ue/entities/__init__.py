@@ -2,7 +2,7 @@
 
 from knn_ue.answers import EntityExplanation
 from knn_ue.entities.evidence import INGREDIENTS, EntityEvidence
-from knn_ue.entities.model import EntityModel, SentenceReading, all_right, fit_entity_model
+from knn_ue.entities.model import EntityModel, SentenceReading, all_right, fit_entity_model, fit_entity_scores
 from knn_ue.entities.spans import Spans, TagSet, find_entities, is_tagged
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "all_right",
     "find_entities",
     "fit_entity_model",
+    "fit_entity_scores",
     "is_tagged",
 ]

@@ -1,4 +1,4 @@
-"""What speaks for an entity and what against it: seven numbers, each with one natural direction.
+"""What speaks for an entity and what against it: up to nine numbers, each with one natural direction.
 
 type       log-odds of its type at its least certain word
 link       the same, or the log-odds that it begins and ends where it does, whichever is least: its weakest link
@@ -8,22 +8,29 @@ distance   log of the distance to the nearest training example, at its farthest 
 agreement  share of the neighbors with its type, at its least agreeing word
 company    mean `link` of all entities of its sentence
 
-More distance lowers the score, more of any other raises it. An entity is right only if both its ends are: that is why
-the words beside it say as much about it as its own. An entity right beside it is another matter than a doubtful word:
-whether two that touch are one cut in two, or a list without commas, is a habit of the corpus.
+and, where the outputs have the words (see `knn_ue.entities.case`):
+
+small_end       1 if it begins or ends with a word in lower case, else 0
+capital_beside  1 if a capitalized word that is in no entity stands right beside it, else 0
+
+More distance and the last two lower the score, more of any other raises it. An entity is right only if both its ends
+are: that is why the words beside it say as much about it as its own. An entity right beside it is another matter than a
+doubtful word: whether two that touch are one cut in two, or a list without commas, is a habit of the corpus.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.entities.case import case_of
 from knn_ue.entities.spans import Spans, TagSet
 from knn_ue.types import Neighbors, Outputs
 
-INGREDIENTS = ("type", "link", "beside", "apart", "distance", "agreement", "company")
+INGREDIENTS = ("type", "link", "beside", "apart", "distance", "agreement", "company", "small_end", "capital_beside")
 # More of it raises (1) or lowers (-1) the score.
-DIRECTIONS = (1, 1, 1, 1, -1, 1, 1)
+DIRECTIONS = (1, 1, 1, 1, -1, 1, 1, -1, -1)
 
 _LARGEST_LOG_ODDS = 12.0
 # Nearer than a third of the usual distance is near enough; twenty times as far is as far as it gets.
@@ -32,12 +39,21 @@ _LOG_DISTANCE_RANGE = (-1.0, 3.0)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EntityEvidence:
-    """The ingredients (m, 7) of m entities, in the order of `INGREDIENTS`."""
+    """The ingredients of m entities that their source has: a column of `values` (m, len(names)) for each name."""
 
     values: FloatArray
+    names: tuple[str, ...] = INGREDIENTS
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def columns(self, names: Sequence[str], usual: Sequence[float]) -> FloatArray:
+        """Return the columns (m, len(names)) of these ingredients, the `usual` value for one that is not there."""
+        found = [
+            self.values[:, self.names.index(name)] if name in self.names else np.full(len(self), value)
+            for name, value in zip(names, usual, strict=True)
+        ]
+        return np.column_stack(found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +67,7 @@ class Usual:
 def gather_evidence(outputs: Outputs, neighbors: Neighbors, spans: Spans, usual: Usual) -> EntityEvidence:
     """Return the ingredients of each entity; `neighbors` are those of every word.
 
-    An entity with no word tagged "O" beside it gets the usual value.
+    An entity with no word tagged "O" beside it gets the usual value. Outputs without words have no evidence of case.
     """
     tags = _tags(outputs)
     kind = _log_odds_of_own_type(outputs, spans, tags)
@@ -62,7 +78,11 @@ def gather_evidence(outputs: Outputs, neighbors: Neighbors, spans: Spans, usual:
     distance = -spans.lowest(-relative_distance(neighbors, usual.distance))
     agreement = spans.lowest(type_agreement(neighbors, _kind_of_words(spans), tags))
     company = np.bincount(spans.sentence, weights=link)[spans.sentence] / np.bincount(spans.sentence)[spans.sentence]
-    return EntityEvidence(values=np.column_stack([kind, link, beside, apart, distance, agreement, company]))
+    columns = [kind, link, beside, apart, distance, agreement, company]
+    case = case_of(outputs, spans)
+    if case is not None:
+        columns += [case.small_end(spans), case.capital_beside(spans)]
+    return EntityEvidence(values=np.column_stack(columns), names=INGREDIENTS[: len(columns)])
 
 
 def find_usual(outputs: Outputs, neighbors: Neighbors, spans: Spans) -> Usual:

@@ -6,7 +6,6 @@ import numpy as np
 
 from knn_ue.answers import EntityExplanation
 from knn_ue.arrays import FloatArray, softmax
-from knn_ue.entities.evidence import INGREDIENTS
 from knn_ue.entities.model import EntityModel, SentenceReading
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import TextsOf, nearest_examples
@@ -20,6 +19,8 @@ _WORDS = {
     "distance": ("closer training examples than usual", "more distant training examples than usual"),
     "agreement": ("neighbors of its type", "neighbors of other types"),
     "company": ("clear entities in its sentence", "unclear entities in its sentence"),
+    "small_end": ("no lower-case word at its ends", "begins or ends in a lower-case word"),
+    "capital_beside": ("no capitalized word beside it", "a capitalized word stands right beside it"),
 }
 
 
@@ -36,7 +37,7 @@ def explain_entities(
 
     `texts_of` is asked once, for the neighbors of all entities.
     """
-    terms = model.entity.terms(reading.evidence.values)
+    terms = model.entity.terms(model.columns(reading.evidence))
     raw = softmax(outputs.logits).max(axis=1)
     names: Sequence[str] = outputs.class_names or ()
     spans = reading.spans
@@ -45,7 +46,7 @@ def explain_entities(
     shown = nearest_examples(neighbors.take(spans.first), first_words, texts_of, names=names, top=top)
     explained = []
     for place, (kind, first, last, sentence) in enumerate(rows):
-        raised, lowered = _reasons(terms[place])
+        raised, lowered = _reasons(model.ingredients, terms[place])
         explained.append(
             EntityExplanation(
                 type=reading.tags.names[kind],
@@ -54,7 +55,7 @@ def explain_entities(
                 sentence=sentence,
                 raw_score=float(np.prod(raw[first : last + 1])),
                 score=float(reading.scores[place]),
-                terms=dict(zip(INGREDIENTS, terms[place].tolist(), strict=True)),
+                terms=dict(zip(model.ingredients, terms[place].tolist(), strict=True)),
                 raised_by=raised,
                 lowered_by=lowered,
                 neighbors=shown[place],
@@ -64,9 +65,9 @@ def explain_entities(
     return explained
 
 
-def _reasons(terms: FloatArray) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _reasons(names: Sequence[str], terms: FloatArray) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Name what notably raises and what lowers the score, the strongest first."""
     order = np.argsort(-np.abs(terms), kind="stable").tolist()
-    raised = [_WORDS[INGREDIENTS[i]][0] for i in order if terms[i] > _NOTABLE]
-    lowered = [_WORDS[INGREDIENTS[i]][1] for i in order if terms[i] < -_NOTABLE]
+    raised = [_WORDS[names[i]][0] for i in order if terms[i] > _NOTABLE]
+    lowered = [_WORDS[names[i]][1] for i in order if terms[i] < -_NOTABLE]
     return tuple(raised), tuple(lowered)

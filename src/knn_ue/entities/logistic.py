@@ -1,7 +1,7 @@
 """A logistic regression of few parameters whose signs are fixed and which starts from a sensible guess."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,8 @@ class Guess:
 
     `center` and `scale` say where a column lies and how far it spreads; `intercept` and `slopes` are of columns so
     standardized. The sign of a slope is the only one it may take. `strength` is the ridge that pulls each slope
-    back, `n_examples` how many examples the center and scale count for, and the intercept's pull.
+    back, `n_examples` how many examples the center and scale count for, and the intercept's pull. No column spreads
+    less than `least_scale`: what the examples never showed says something, but does not decide alone.
     """
 
     center: tuple[float, ...]
@@ -26,6 +27,13 @@ class Guess:
     strength: tuple[float, ...]
     n_examples: float = 10.0
     intercept_strength: float = 1.0
+    least_scale: float = 0.1
+
+    def take(self, places: Sequence[int]) -> "Guess":
+        """Return what is believed of the columns at `places` alone."""
+        columns = (self.center, self.scale, self.slopes, self.strength)
+        center, scale, slopes, strength = (tuple(values[place] for place in places) for values in columns)
+        return replace(self, center=center, scale=scale, slopes=slopes, strength=strength)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +101,7 @@ def _placed(values: FloatArray, guess: Guess) -> tuple[FloatArray, FloatArray]:
         middle = np.median(values, axis=0)
         spread = ((values - middle) ** 2).mean(axis=0)
         center = share * middle + (1 - share) * center
-        scale = np.sqrt(share * spread + (1 - share) * scale**2)
+        scale = np.maximum(np.sqrt(share * spread + (1 - share) * scale**2), guess.least_scale)
     return center, scale
 
 

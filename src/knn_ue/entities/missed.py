@@ -1,7 +1,10 @@
 """Entities that were missed: which words tagged "O" may hide one.
 
-doubt   log-odds of any entity at the word         more raises the risk
-apart   1 if no predicted entity stands beside it  raises: a doubtful word at an entity's end is that entity's doubt
+doubt    log-odds of any entity at the word         more raises the risk
+apart    1 if no predicted entity stands beside it  raises: a doubtful word at an entity's end is that entity's doubt
+capital  1 if the word is capitalized               raises, in sentences whose case is known and usual
+
+Sentences of usual case have a regression of their own, with all three: elsewhere no capital means nothing.
 
 Neighbors are left out: the share of them that are not O got the weight zero on two validation sets.
 """
@@ -11,13 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
+from knn_ue.entities.case import case_of
 from knn_ue.entities.evidence import log_odds
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.spans import Spans, TagSet
 from knn_ue.types import Outputs
 
-N_MISSED = 2  # ingredients
-_GUESS = Guess(center=(-6.5, 1.0), scale=(1.2, 0.4), intercept=-6.0, slopes=(1.0, 0.5), strength=(10.0, 10.0))
+_GUESS = Guess(
+    center=(-6.5, 1.0, 0.0),
+    scale=(1.2, 0.4, 0.2),
+    intercept=-6.0,
+    slopes=(1.0, 0.5, 0.5),
+    strength=(10.0, 10.0, 10.0),
+)
+_UNCASED = (0, 1)  # the ingredients of a sentence whose case says nothing
 # A warning that is right less often than this would be read by nobody.
 _WARN_FROM = 0.3
 
@@ -33,16 +43,47 @@ class MissedSpan:
     probability: float
 
 
-def missed_evidence(outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
-    """Return the ingredients (n, 2) of every word."""
-    return np.column_stack([log_odds(outputs.logits, tags.kind >= 0), ~spans.next_to_one])
+@dataclass(frozen=True, kw_only=True)
+class MissedModel:
+    """How likely a word tagged "O" hides an entity: in any sentence, and in one of `usual_case`, None if unknown."""
+
+    any_case: SignedLogistic
+    usual_case: SignedLogistic | None = None
+
+    def __post_init__(self) -> None:
+        parts = ((self.any_case, len(_UNCASED)), (self.usual_case, len(_GUESS.slopes)))
+        for part, n_ingredients in parts:
+            if part is not None and (len(part.slopes) != n_ingredients or min(part.slopes) < 0):
+                raise ValueError("a slope of missed entities is missing or has the wrong sign")
+
+    def probability(self, outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
+        """Return the probability (n,) of every word, 0 inside entities."""
+        values = _evidence(outputs, spans, tags)
+        probability = self.any_case.probability(values)
+        case = case_of(outputs, spans)
+        if case is not None and self.usual_case is not None:
+            probability[case.telling] = self.usual_case.probability(
+                np.column_stack([values, case.capital])[case.telling]
+            )
+        return np.where(spans.covered, 0.0, probability)
 
 
-def fit_missed(values: FloatArray, predicted: Spans, gold: Spans) -> SignedLogistic:
+def fit_missed(outputs: Outputs, predicted: Spans, gold: Spans, tags: TagSet) -> MissedModel:
     """Return how likely a word tagged "O" lies in a gold entity none of whose words was found."""
     hidden = hidden_words(predicted, gold)
     asked = ~predicted.covered
-    return fit_signed_logistic(values[asked], hidden[asked], _GUESS)
+    values = _evidence(outputs, predicted, tags)
+    any_case = fit_signed_logistic(values[asked], hidden[asked], _GUESS.take(_UNCASED))
+    case = case_of(outputs, predicted)
+    if case is None:
+        return MissedModel(any_case=any_case)
+    asked &= case.telling
+    usual_case = fit_signed_logistic(np.column_stack([values, case.capital])[asked], hidden[asked], _GUESS)
+    return MissedModel(any_case=any_case, usual_case=usual_case)
+
+
+def _evidence(outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
+    return np.column_stack([log_odds(outputs.logits, tags.kind >= 0), ~spans.next_to_one])
 
 
 def hidden_words(predicted: Spans, gold: Spans) -> BoolArray:

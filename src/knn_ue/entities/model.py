@@ -1,26 +1,26 @@
 """What `fit` learns about entities, and what it then says of a sentence."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.entities.evidence import DIRECTIONS, EntityEvidence, Usual, find_usual, gather_evidence
+from knn_ue.entities.evidence import DIRECTIONS, INGREDIENTS, EntityEvidence, Usual, find_usual, gather_evidence
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
-from knn_ue.entities.missed import N_MISSED, MissedSpan, find_missed, fit_missed, hidden_words, missed_evidence
+from knn_ue.entities.missed import MissedModel, MissedSpan, find_missed, fit_missed, hidden_words
 from knn_ue.entities.spans import Spans, TagSet, find_entities
 from knn_ue.types import Neighbors, Outputs
 
 # Slopes that held on in-domain sentences made strange (typos, lists, no punctuation, ...: see docs/entities.md). A
-# validation set knows its own domain only, so they are held strongly, most of all distance and `apart`.
+# validation set knows its own domain only, so they are held strongly, most of all distance, `apart` and case.
 GUESS = Guess(
-    center=(2.5, 2.0, 6.0, 1.0, 0.0, 0.95, 2.0),
-    scale=(1.6, 2.0, 2.0, 0.2, 0.4, 0.2, 1.5),
+    center=(2.5, 2.0, 6.0, 1.0, 0.0, 0.95, 2.0, 0.0, 0.0),
+    scale=(1.6, 2.0, 2.0, 0.2, 0.4, 0.2, 1.5, 0.25, 0.25),
     intercept=2.0,
-    slopes=(0.5, 0.6, 0.5, 0.2, -0.65, 0.2, 0.3),
-    strength=(100.0, 100.0, 100.0, 500.0, 500.0, 100.0, 100.0),
+    slopes=(0.5, 0.6, 0.5, 0.2, -0.65, 0.2, 0.3, -0.3, -0.3),
+    strength=(100.0, 100.0, 100.0, 500.0, 500.0, 100.0, 100.0, 300.0, 300.0),
 )
 _EXPONENT_STRENGTH = 10.0
 
@@ -46,7 +46,7 @@ class SentenceReading:
 
 @dataclass(frozen=True, kw_only=True)
 class EntityModel:
-    """Two small regressions and three exponents.
+    """A regression of the `ingredients` that the validation set had, one of missed entities, and three exponents.
 
     No entity is missed with probability (product of 1 - hidden over the words) ** `clear_exponent`. A sentence is all
     right with probability (product of its entities' scores) ** exponents[0] * (that none is missed) ** exponents[1],
@@ -54,8 +54,9 @@ class EntityModel:
     """
 
     usual: Usual
+    ingredients: tuple[str, ...]
     entity: SignedLogistic
-    missed: SignedLogistic
+    missed: MissedModel
     clear_exponent: float
     exponents: tuple[float, float]
 
@@ -65,8 +66,8 @@ class EntityModel:
         assert outputs.class_names is not None  # find_entities has seen them
         tags = TagSet.of(outputs.class_names)
         evidence = gather_evidence(outputs, neighbors, spans, self.usual)
-        scores = self.entity.probability(evidence.values)
-        hidden = self._hidden(outputs, spans, tags)
+        scores = self.entity.probability(self.columns(evidence))
+        hidden = self.missed.probability(outputs, spans, tags)
         columns = _sentence_columns(spans, scores, hidden) * [1.0, self.clear_exponent]
         none_missed = np.exp(columns[:, 1])
         least = none_missed.copy()  # all right is never likelier than the least likely part of it
@@ -82,9 +83,12 @@ class EntityModel:
             missed=tuple(find_missed(outputs, spans, tags, hidden)),
         )
 
-    def _hidden(self, outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
-        values = missed_evidence(outputs, spans, tags)
-        return np.where(spans.covered, 0.0, self.missed.probability(values))
+    def columns(self, evidence: EntityEvidence) -> FloatArray:
+        """Return the ingredients (m, len(ingredients)) in the order of the regression.
+
+        One that this evidence lacks has its usual value, which neither raises nor lowers the score.
+        """
+        return evidence.columns(self.ingredients, self.entity.center)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the model as plain JSON."""
@@ -93,15 +97,32 @@ class EntityModel:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "EntityModel":
         """Read what `to_plain` wrote; raises ValueError, TypeError or KeyError where it is something else."""
-        entity, missed = (_logistic(plain[name]) for name in ("entity", "missed"))
+        entity, ingredients = _logistic(plain["entity"]), tuple(plain["ingredients"])
+        missed = MissedModel(
+            any_case=_logistic(plain["missed"]["any_case"]),
+            usual_case=None if plain["missed"]["usual_case"] is None else _logistic(plain["missed"]["usual_case"]),
+        )
         first, second, clear = (float(x) for x in (*plain["exponents"], plain["clear_exponent"]))
         usual = Usual(distance=float(plain["usual"]["distance"]), beside=float(plain["usual"]["beside"]))
         if not (usual.distance > 0 and np.isfinite([*asdict(usual).values(), first, second, clear]).all()):
             raise ValueError("the usual distance and the exponents must be finite, the distance positive")
-        slopes = [slope * way for slope, way in zip(entity.slopes, DIRECTIONS, strict=True)]
-        if min(*slopes, *missed.slopes, first, second, clear) < 0 or len(missed.slopes) != N_MISSED:
+        ways = [DIRECTIONS[INGREDIENTS.index(name)] for name in ingredients]
+        slopes = [slope * way for slope, way in zip(entity.slopes, ways, strict=True)]
+        if min(*slopes, first, second, clear) < 0:
             raise ValueError("a slope or an exponent has the wrong sign")
-        return cls(usual=usual, entity=entity, missed=missed, clear_exponent=clear, exponents=(first, second))
+        return cls(
+            usual=usual,
+            ingredients=ingredients,
+            entity=entity,
+            missed=missed,
+            clear_exponent=clear,
+            exponents=(first, second),
+        )
+
+
+def fit_entity_scores(evidence: EntityEvidence, right: BoolArray) -> SignedLogistic:
+    """Return how likely an entity is right (m,), from the ingredients that its source has."""
+    return fit_signed_logistic(evidence.values, right, GUESS.take([INGREDIENTS.index(name) for name in evidence.names]))
 
 
 def fit_entity_model(validation: Outputs, neighbors: Neighbors) -> EntityModel:
@@ -112,15 +133,20 @@ def fit_entity_model(validation: Outputs, neighbors: Neighbors) -> EntityModel:
     tags = TagSet.of(validation.class_names)
     usual = find_usual(validation, neighbors, predicted)
     evidence = gather_evidence(validation, neighbors, predicted, usual)
-    right = predicted.same_in(gold)
-    entity = fit_signed_logistic(evidence.values, right, GUESS)
-    missed = fit_missed(missed_evidence(validation, predicted, tags), predicted, gold)
-    unset = EntityModel(usual=usual, entity=entity, missed=missed, clear_exponent=1.0, exponents=(1.0, 1.0))
-    hidden = unset._hidden(validation, predicted, tags)
+    entity = fit_entity_scores(evidence, predicted.same_in(gold))
+    missed = fit_missed(validation, predicted, gold, tags)
+    hidden = missed.probability(validation, predicted, tags)
     columns = _sentence_columns(predicted, entity.probability(evidence.values), hidden)
     (clear,) = _fit_exponents(columns[:, 1:], none_hidden(predicted, gold))
     first, second = _fit_exponents(columns * [1.0, clear], all_right(predicted, gold))
-    return replace(unset, clear_exponent=clear, exponents=(first, second))
+    return EntityModel(
+        usual=usual,
+        ingredients=evidence.names,
+        entity=entity,
+        missed=missed,
+        clear_exponent=clear,
+        exponents=(first, second),
+    )
 
 
 def all_right(predicted: Spans, gold: Spans) -> BoolArray:

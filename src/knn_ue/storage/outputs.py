@@ -10,6 +10,7 @@ from knn_ue.types import Outputs
 
 Arrays = dict[str, npt.NDArray[Any]]
 _LAYER = "layers."
+_WORD = "word"
 _OPTIONAL = ("features", "labels", "views", "groups")
 
 
@@ -22,6 +23,8 @@ def outputs_to_arrays(outputs: Outputs) -> Arrays:
         arrays |= PackedTexts.pack([text for pair in outputs.pairs for text in pair]).to_arrays()
     elif outputs.texts is not None:
         arrays |= PackedTexts.pack(outputs.texts).to_arrays()
+    if outputs.words is not None:
+        arrays |= PackedTexts.pack(outputs.words).to_arrays(_WORD)
     return arrays
 
 
@@ -30,6 +33,7 @@ def outputs_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], class_names: Seq
     n_layers = sum(name.startswith(_LAYER) for name in arrays)
     packed = PackedTexts.from_arrays(dict(arrays)) if "text_ends" in arrays else ()
     texts = [text or "" for text in packed]
+    words = PackedTexts.from_arrays(dict(arrays), _WORD) if f"{_WORD}_ends" in arrays else None
     paired = 0 < len(texts) == 2 * len(arrays["logits"])
     return Outputs(
         logits=arrays["logits"],
@@ -38,4 +42,5 @@ def outputs_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], class_names: Seq
         class_names=class_names,
         texts=None if paired else texts or None,
         pairs=list(zip(texts[::2], texts[1::2], strict=True)) if paired else None,
+        words=None if words is None else [word or "" for word in words],
     )

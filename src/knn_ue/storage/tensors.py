@@ -220,15 +220,15 @@ class PackedTexts:
             np.array([text is not None for text in texts], dtype=bool),
         )
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays to store."""
-        return {"text_content": self.content, "text_ends": self.ends, "text_present": self.present}
+    def to_arrays(self, name: str = "text") -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays to store; their names begin with `name`."""
+        return {f"{name}_content": self.content, f"{name}_ends": self.ends, f"{name}_present": self.present}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> "PackedTexts":
-        """Return the texts stored in `arrays`; ValueError where they are not as we write them."""
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], name: str = "text") -> "PackedTexts":
+        """Return the texts stored in `arrays` under `name`; ValueError where they are not as we write them."""
         return cls(
-            stored_array(arrays, "text_content", np.uint8, 1),
-            stored_array(arrays, "text_ends", np.int64, 1),
-            stored_array(arrays, "text_present", np.bool_, 1),
+            stored_array(arrays, f"{name}_content", np.uint8, 1),
+            stored_array(arrays, f"{name}_ends", np.int64, 1),
+            stored_array(arrays, f"{name}_present", np.bool_, 1),
         )
