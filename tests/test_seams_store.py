@@ -368,6 +368,7 @@ def test_neighbors_of_other_rows_are_refused(hard_toy):
 
 def test_without_another_store_an_address_is_refused_with_the_way_out(model, monkeypatch):
     monkeypatch.delitem(STORES, "memory")
+    monkeypatch.delitem(STORES, "milvus")
 
     with pytest.raises(InvalidInputError, match=r"no store is known by the address .*: leave it out"):
         fit(model, TEXT, store=ADDRESS)

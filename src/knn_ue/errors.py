@@ -22,6 +22,10 @@ class StorageError(KnnUeError, OSError):
     """A folder on disk cannot be read or written safely."""
 
 
+class StoreUnreachableError(KnnUeError, ConnectionError):
+    """A store on a server does not answer in time; the message says what was or was not changed."""
+
+
 class MissingExtraError(KnnUeError, ImportError):
     """An optional dependency is not installed."""
 

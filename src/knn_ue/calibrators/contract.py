@@ -55,6 +55,8 @@ class Calibrator(ABC):
     fitted_on_validation: ClassVar[bool] = True
     searches: ClassVar[bool] = False
     """Whether it looks for neighbors in stores."""
+    many_stores: ClassVar[bool] = False
+    """Whether it keeps several stores, which must change together."""
     explains: ClassVar[bool] = False
     """Whether `explain` has terms to show."""
 

@@ -24,6 +24,7 @@ class DensityAwareCalibration(LogitScaling):
 
     kind: ClassVar[str] = "dac"
     searches: ClassVar[bool] = True
+    many_stores: ClassVar[bool] = True
 
     temperature_map_: TemperatureMap
 

@@ -34,10 +34,15 @@ def fit(
     validation: Annotated[str, typer.Option(metavar="F", help="Labeled texts that the model was not trained on.")],
     out: Annotated[Path, typer.Option(metavar="UE", help="The folder to write.")],
     method: Method = "knn-ue",
-    index: Annotated[str, typer.Option(metavar="I", help="auto, exact, or a faiss factory string.")] = "auto",
+    index: Annotated[
+        str,
+        typer.Option(
+            metavar="I", help="auto, exact, or a faiss factory string; on Milvus auto, flat, hnsw or ivf_sq8."
+        ),
+    ] = "auto",
     store: Annotated[
         str | None,
-        typer.Option(metavar="S", help="Address to store the examples at, SCHEME://... (default: in the UE folder)."),
+        typer.Option(metavar="S", help="Store the examples at milvus://HOST:19530/NAME (default: in the UE folder)."),
     ] = None,
     neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors to look at.")] = 32,
     max_stored: Annotated[

@@ -27,7 +27,7 @@ _MAX_RANGE = 10_000_000  # ids in one 5-9; a list of them must fit into memory
 index_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look at the stored examples of a UE folder and change them: info, tune, add, remove, compact.\n\n"
+    help="Look at the stored examples of a UE folder and change them: info, tune, add, remove, compact, move.\n\n"
     "Example: [bold]knn-ue index info ue[/bold]",
 )
 
@@ -59,6 +59,8 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
         typer.echo(", ".join(f"{name} {value}" for name, value in store.items() if name not in ("folder", "index")))
         if "index" in store:
             typer.echo(f"index: {IndexOptions(**store['index'])}, in {store['folder']}")
+        elif "search" in store:
+            typer.echo(f"stored at {store['folder']}: copies of this UE folder share these rows")
         elif "folder" in store:
             typer.echo(f"stored in {store['folder']}")
 
@@ -67,12 +69,14 @@ def _facts(store: "NeighborStore") -> dict[str, Any]:
     """Return what is known of a store; one that lives elsewhere shows less."""
     from dataclasses import asdict
 
-    from knn_ue.stores import TunableStore, folder_of
+    from knn_ue.stores import RemoteStore, TunableStore, folder_of
 
     found: dict[str, Any] = {"folder": store.where, "examples": len(store), "columns": store.n_columns}
     if isinstance(store, TunableStore):
         found["highest_id"] = int(store.ids.max()) if len(store) else None
         found["index"] = asdict(store.options)
+    if isinstance(store, RemoteStore):
+        found |= store.facts()
     if folder_of(store) is not None:
         found["megabytes"] = round(_size(store) / 1e6, 1)
     return found

@@ -11,6 +11,7 @@ from knn_ue.cli.evaluate import evaluate
 from knn_ue.cli.explain import explain
 from knn_ue.cli.fit import fit
 from knn_ue.cli.index import index_app
+from knn_ue.cli.index_move import move
 from knn_ue.cli.options import exit_code, stops_raise
 from knn_ue.cli.plugins import help_of, plugin_commands
 from knn_ue.cli.predict import predict
@@ -98,4 +99,5 @@ def main(
 app.callback(help=help_of(main))(main)
 for command in (train, fit, predict, evaluate, explain, serve, demo):
     app.command(help=help_of(command))(command)
+index_app.command(help=help_of(move))(move)
 app.add_typer(index_app, name="index")

@@ -121,7 +121,7 @@ class FitOptions:
         if self.store is not None:
             if not searches(self.method):
                 raise InvalidInputError(f"{self.method} stores no examples: leave out store, or choose knn-ue")
-            check_address(self.store)
+            check_address(self.store, self.index, several=METHODS[self.method].calibrator.many_stores)
         if self.max_stored is not None:
             self._check_max_stored(self.max_stored)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError
 
 TOO_MANY = "too_many"  # what pydantic calls a list or object that is too long
 FACTS = "knn_ue_facts"  # of a request, in its scope
@@ -71,6 +71,8 @@ def problem_of(error: Exception) -> ProblemError | None:
     if isinstance(error, HTTPException):
         sentence = _SENTENCES.get(error.status_code, str(error.detail))
         return ProblemError(error.status_code, f"http_{error.status_code}", sentence, headers=error.headers)
+    if isinstance(error, StoreUnreachableError):
+        return ProblemError(503, "store_unreachable", str(error), retry_after=5)
     if isinstance(error, StorageError):
         return ProblemError(503, "storage", str(error), retry_after=30)
     if isinstance(error, InvalidInputError):
@@ -87,7 +89,14 @@ def add_handlers(app: FastAPI) -> None:
         note(request.scope, code=problem.code)
         return problem.response()
 
-    for kind in (ProblemError, RequestValidationError, HTTPException, InvalidInputError, StorageError):
+    for kind in (
+        ProblemError,
+        RequestValidationError,
+        HTTPException,
+        InvalidInputError,
+        StorageError,
+        StoreUnreachableError,
+    ):
         app.add_exception_handler(kind, answer)
 
 
@@ -111,7 +120,7 @@ _MEANINGS = {
     413: "Too many inputs, characters or bytes.",
     415: "The body must be application/json.",
     422: "An input breaks a rule.",
-    503: "Too busy, shutting down, or the disk refuses a write; Retry-After has the seconds to wait.",
+    503: "Too busy, shutting down, the disk refuses a write or the store is gone; Retry-After has the seconds to wait.",
 }
 
 

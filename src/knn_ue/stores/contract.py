@@ -1,15 +1,27 @@
 """What every store of examples can do, and what only some can: asked of the contract, never of a class."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
+from knn_ue.stores.normalization import Normalization
 from knn_ue.stores.options import IndexOptions
 from knn_ue.types import Neighbors
 
 MEMORY = "memory"  # where a store is that has no folder and no address
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredRows:
+    """Rows as a store keeps them: `ids` (n,), `vectors` (n, d) normalized as they are searched, labels and texts."""
+
+    ids: IntArray
+    vectors: FloatArray
+    labels: IntArray
+    texts: Sequence[str | None]
 
 
 @runtime_checkable
@@ -100,6 +112,28 @@ class TunableStore(NeighborStore, Protocol):
         ...
 
 
+@runtime_checkable
+class RemoteStore(NeighborStore, Protocol):
+    """A store on a server that other processes share; calls raise `StoreUnreachableError` where it is gone."""
+
+    def check_reachable(self) -> None:
+        """Raise `StoreUnreachableError` unless the server answers now."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a person may want to know: the index, the consistency, who sees a change and when."""
+        ...
+
+    def rows(self) -> Iterator[StoredRows]:
+        """Yield all rows by rising id, in chunks: what it takes to move them elsewhere."""
+        ...
+
+    @property
+    def normalization(self) -> Normalization:
+        """What happens to features before they are compared."""
+        ...
+
+
 def writable(store: NeighborStore) -> WritableStore:
     """Return the store as one that can be changed, or raise."""
     if not isinstance(store, WritableStore):
@@ -113,7 +147,8 @@ def tunable(store: NeighborStore) -> TunableStore:
     """Return the store as one whose index can be replaced, or raise."""
     if not isinstance(store, TunableStore):
         raise InvalidInputError(
-            f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt: fit without --store"
+            f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt here: fit again with "
+            "another --index, or without --store"
         )
     return store
 

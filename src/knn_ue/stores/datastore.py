@@ -149,6 +149,11 @@ class Datastore:
         """The ids stored now, rising."""
         return np.concatenate([segment.ids[~segment.removed] for segment in self._state.segments])
 
+    @property
+    def normalization(self) -> Normalization:
+        """What happens to features before they are compared."""
+        return self._normalization
+
     def search(self, features: object, n_neighbors: int) -> Neighbors:
         """Return the `n_neighbors` nearest examples of each row, sorted by (distance, id), padded with id -1.
 

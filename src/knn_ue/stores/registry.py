@@ -12,10 +12,13 @@ from typing import Protocol
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import kind_of
-from knn_ue.stores.contract import NeighborStore
+from knn_ue.stores import milvus
+from knn_ue.stores.contract import NeighborStore, RemoteStore, StoredRows
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.folder import KIND
+from knn_ue.stores.normalization import Normalization
 from knn_ue.stores.options import IndexOptions
+from knn_ue.stores.stored_rows import datastore_of, join_rows
 
 _SCHEME_END = "://"
 
@@ -34,16 +37,41 @@ class StoreBuilder(Protocol):
     ) -> NeighborStore: ...
 
 
+class StoreMover(Protocol):
+    """Writes rows as another store keeps them to an address."""
+
+    def __call__(
+        self, address: str, rows: StoredRows, *, index: str | IndexOptions, normalization: Normalization
+    ) -> NeighborStore: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoreKind:
-    """One kind of store: `load` opens the folder that its `save` wrote; `build` and `open` take an address."""
+    """One kind of store: `load` opens the folder that its `save` wrote; `build` and `open` take an address.
+
+    `check` raises before any work where nothing can be built at an address; `move_to` writes the rows of another store
+    there, ids and all. `several` says whether a calibrator may keep several of them that change together.
+    """
 
     load: Callable[[Path], NeighborStore]
     build: StoreBuilder | None = None
     open: Callable[[str], NeighborStore] | None = None
+    check: Callable[[str, str | IndexOptions], None] | None = None
+    move_to: StoreMover | None = None
+    several: bool = True
 
 
-STORES: dict[str, StoreKind] = {KIND: StoreKind(load=Datastore.load)}
+STORES: dict[str, StoreKind] = {
+    KIND: StoreKind(load=Datastore.load),
+    milvus.KIND: StoreKind(
+        load=milvus.MilvusStore.load,
+        build=milvus.MilvusStore.build,
+        open=milvus.MilvusStore.open,
+        check=milvus.check_address,
+        move_to=milvus.MilvusStore.build_rows,
+        several=False,
+    ),
+}
 
 
 def open_store(place: str | Path) -> NeighborStore:
@@ -77,9 +105,41 @@ def build_store(
     return build(address, features, labels, texts=texts, index=index)
 
 
-def check_address(address: str) -> None:
-    """Raise where nothing can be stored at `address`, before anything is encoded."""
+def check_address(address: str, index: str | IndexOptions = "auto", *, several: bool = False) -> None:
+    """Raise where nothing, or not `several` stores at once, can be stored at `address`, before anything is encoded."""
     _builder_at(address)
+    kind = _kind_at(address)
+    if several and not kind.several:
+        raise InvalidInputError(
+            f"this method keeps a store for each layer, which must change together and cannot at {address!r}: leave "
+            "out the store, or choose knn-ue"
+        )
+    if kind.check is not None:
+        kind.check(address, index)
+
+
+def moved_store(store: NeighborStore, address: str | None, index: str | IndexOptions = "auto") -> NeighborStore:
+    """Return a store of the same rows, ids and all, at `address`, or in memory where it is None.
+
+    All rows are in memory meanwhile. The store itself stays as it is.
+    """
+    rows, normalization = _all_rows(store)
+    if address is None:
+        return datastore_of(rows, normalization, index)
+    move_to = _kind_at(address).move_to
+    if move_to is None:
+        raise InvalidInputError(f"rows cannot be moved to {address!r}: fit again with --store")
+    return move_to(address, rows, index=index, normalization=normalization)
+
+
+def _all_rows(store: NeighborStore) -> tuple[StoredRows, Normalization]:
+    if isinstance(store, RemoteStore):
+        return join_rows(list(store.rows()), store.n_columns), store.normalization
+    if not isinstance(store, Datastore):
+        raise InvalidInputError(f"the rows of the store {store.where!r} cannot be listed: fit again with --store")
+    ids = store.ids
+    vectors, labels = store.arrays()
+    return StoredRows(ids=ids, vectors=vectors, labels=labels, texts=store.texts_of(ids)), store.normalization
 
 
 def _builder_at(address: str) -> StoreBuilder:

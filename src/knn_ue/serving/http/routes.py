@@ -103,7 +103,10 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         responses=documented(408, 409, 413, 415, 422) | {201: {"model": AddedResponse}},
     )
     async def add_examples(request: Request, body: ExamplesRequest) -> Response:
-        """Store labelled examples: on disk before this answers, and seen by every request after it. All or none."""
+        """Store labeled examples: on disk before this answers, and seen by every request after it. All or none.
+
+        On a store that several servers share, the others see them at once if its consistency is strong.
+        """
         _check_writable(service)
         examples = inputs.read_labelled(service.served, body.examples, service.options)
         note(request.scope, n_items=len(examples))

@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from knn_ue.encoding import Example
 from knn_ue.encoding.inputs import class_numbers
+from knn_ue.errors import StoreUnreachableError
 from knn_ue.pipeline import Fitted
 from knn_ue.serving.logs import log
 from knn_ue.serving.options import ServeOptions
@@ -19,7 +21,9 @@ from knn_ue.serving.work.curve import RiskCurve, risk_curve
 from knn_ue.serving.work.drift import DriftReport, DriftWindow
 from knn_ue.serving.work.metrics import Metrics
 from knn_ue.serving.work.state import Served
+from knn_ue.serving.work.store_watch import StoreWatch
 from knn_ue.serving.work.writer import FolderWriter, ModelChangedError
+from knn_ue.stores import RemoteStore
 
 _ATTEMPTS = 5  # to encode an example for a model that is being swapped
 
@@ -48,6 +52,7 @@ class Service:
             max_wait=options.max_wait,
             observe=self.metrics.observe_batch,
         )
+        self.store_watch = StoreWatch(lambda: self.served.store)
         self._tasks: list[asyncio.Task[Any]] = []
         self._curve: tuple[Fitted, RiskCurve] | None = None
         self._curve_lock = asyncio.Lock()
@@ -65,6 +70,8 @@ class Service:
         self.batcher.start()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self.curve())]  # whoever opens the page shall not wait for it
+        if isinstance(self.served.store, RemoteStore):
+            self._tasks.append(loop.create_task(self.store_watch.watch(self.options.watch_seconds or 1.0)))
         if self.options.watch_seconds:
             self._tasks.append(loop.create_task(self.keeper.watch(self.options.watch_seconds)))
 
@@ -81,10 +88,13 @@ class Service:
         """Return why a load balancer should send requests elsewhere; None where it need not."""
         if self.draining:
             return "the server is shutting down"
+        if self.store_watch.last_error is not None:
+            return str(self.store_watch.last_error)
         return "the queue is full" if self.batcher.is_full else None
 
     async def answer(self, work: Work) -> Done:
         """Return the answers to a request, and remember them for drift and metrics."""
+        self.store_watch.check()
         done = await self.batcher.submit(work, len(work.examples))
         if done.distance is not None and done.agreement is not None:
             self.drift.observe(done.distance, done.agreement)
@@ -93,6 +103,7 @@ class Service:
 
     async def add(self, examples: Sequence[Example]) -> tuple[list[list[int]], int]:
         """Encode and store labelled examples; return the ids of each, and how many are stored."""
+        self.store_watch.check()
         for _ in range(_ATTEMPTS):
             done = await self.batcher.submit(Work(kind="encode", examples=examples), len(examples))
             labels = class_numbers(examples, done.served.pipe.class_names)
@@ -106,6 +117,7 @@ class Service:
 
     async def remove(self, example: int) -> int:
         """Forget one example; return how many are left."""
+        self.store_watch.check()
         n_stored = await self.keeper.remove(example)
         self.metrics.removed.inc()
         return n_stored
@@ -133,11 +145,18 @@ class Service:
         }
 
     def _run(self, works: Sequence[Work]) -> Sequence[Done | Exception]:
-        return run_batch(self.served, works)
+        try:
+            return run_batch(self.served, works)
+        except StoreUnreachableError as error:
+            self.store_watch.last_error = error
+            return [error] * len(works)  # not each by itself: all would wait for the same deadline
 
     def _n_stored(self) -> float:
         store = self.served.store
-        return 0 if store is None else len(store)
+        try:
+            return 0 if store is None else len(store)
+        except StoreUnreachableError:
+            return math.nan
 
     def _swapped(self, before: Served, now: Served) -> None:
         if before.pipe.encoder is not now.pipe.encoder:

@@ -1,0 +1,395 @@
+"""MilvusStore: the examples are rows of a collection on Milvus, shared by every process that opens it."""
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knn_ue.arrays import FloatArray, IntArray, check_positive, float_matrix, id_vector, label_vector
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.storage import FolderContent, parse_folder, write_folder
+from knn_ue.stores.contract import StoredRows
+from knn_ue.stores.milvus_address import SCHEME, MilvusAddress, MilvusIndex, chosen_index
+from knn_ue.stores.milvus_calls import CollectionFacts, MilvusCalls
+from knn_ue.stores.milvus_rows import (
+    CHUNK_ROWS,
+    check_ids,
+    checked_texts,
+    chunks_of,
+    drawn_ids,
+    given_ids,
+    known_ids,
+    rows_from,
+)
+from knn_ue.stores.milvus_search import nearest
+from knn_ue.stores.normalization import Normalization, Normalize, check_range
+from knn_ue.stores.options import IndexOptions
+from knn_ue.types import Neighbors, Progress
+
+KIND = SCHEME
+_COUNT_SECONDS = 5.0
+
+
+class MilvusStore:
+    """Labeled feature vectors in a collection on Milvus, at an address such as "milvus://host:19530/name".
+
+    Made by `build`, `open` or `load`. Every process that opens the address shares the rows; nothing of them is on this
+    machine. Rows added get ids drawn at random from 2**52 .. 2**53, so that writers need not agree on them and a write
+    that is repeated writes the same rows. `consistency` is "session" (this process sees its own changes) or "strong"
+    (every process sees a change once it is acknowledged).
+    """
+
+    def __init__(
+        self,
+        calls: MilvusCalls,
+        *,
+        identity: str,
+        n_columns: int,
+        index: MilvusIndex,
+        n_built: int,
+        normalization: Normalization,
+    ) -> None:
+        self._calls = calls
+        self._identity = identity
+        self._n_columns = n_columns
+        self._index = index
+        self._n_built = n_built
+        self._normalization = normalization
+        self._count: tuple[float, int] | None = None
+
+    @classmethod
+    def build(
+        cls,
+        address: str,
+        features: object,
+        labels: object,
+        *,
+        texts: Sequence[str] | None = None,
+        index: str | IndexOptions = "auto",
+        normalize: Normalize = "none",
+        progress: Progress | None = None,
+    ) -> "MilvusStore":
+        """Store `features` (n, d) with `labels` (n,) and optional `texts` in a new collection; ids are 0 .. n - 1.
+
+        `index` is "flat" (exact), "hnsw", "ivf_sq8" or "auto" (see `chosen_index`). `progress` is called with
+        ("store" or "index", rows done, all rows).
+        """
+        matrix = float_matrix(features, "features", dtype=np.float32)
+        normalization = Normalization.learn(matrix, normalize)
+        rows = StoredRows(
+            ids=np.arange(len(matrix)),
+            vectors=normalization(matrix),
+            labels=label_vector(labels, "labels", length=len(matrix)),
+            texts=checked_texts(texts, len(matrix)),
+        )
+        return cls.build_rows(address, rows, index=index, normalization=normalization, progress=progress)
+
+    @classmethod
+    def build_rows(
+        cls,
+        address: str,
+        rows: StoredRows,
+        *,
+        index: str | IndexOptions,
+        normalization: Normalization,
+        progress: Progress | None = None,
+    ) -> "MilvusStore":
+        """Store rows with the ids they have in a new collection; where it fails, the collection is removed."""
+        check_range(rows.vectors, all_of_them=True)
+        checked_texts(rows.texts, len(rows.ids))
+        check_ids(rows.ids)
+        n_rows, n_columns = rows.vectors.shape
+        store = cls.create(address, n_columns=n_columns, n_rows=n_rows, index=index, normalization=normalization)
+        try:
+            for done in store._write(rows):
+                if progress is not None:
+                    progress("store", done, n_rows)
+            store.finish(n_rows, progress)
+        except BaseException:
+            store._calls.drop()
+            raise
+        return store
+
+    @classmethod
+    def create(
+        cls,
+        address: str,
+        *,
+        n_columns: int,
+        n_rows: int,
+        index: str | IndexOptions = "auto",
+        normalization: Normalization | None = None,
+    ) -> "MilvusStore":
+        """Make an empty collection for about `n_rows` rows; it can be searched after `write_rows` and `finish`."""
+        check_address(address, index)
+        place = MilvusAddress.parse(address)
+        chosen = chosen_index(index, n_rows, n_columns)
+        normalization = normalization or Normalization.learn(np.empty((0, n_columns), dtype=np.float32), "none")
+        identity = secrets.token_hex(16)
+        MilvusCalls(place.patient()).create(
+            n_columns=n_columns,
+            index=chosen,
+            n_rows=n_rows,
+            properties={
+                "identity": identity,
+                "index": chosen,
+                "rows": str(n_rows),
+                "normalize": normalization.kind,
+                "complete": "false",
+            },
+        )
+        return cls(
+            MilvusCalls(place),
+            identity=identity,
+            n_columns=n_columns,
+            index=chosen,
+            n_built=n_rows,
+            normalization=normalization,
+        )
+
+    @classmethod
+    def open(cls, address: str, *, unfinished: bool = False) -> "MilvusStore":
+        """Open a collection that `build` made; `unfinished` also opens one that another process is still writing."""
+        calls = MilvusCalls(MilvusAddress.parse(address))
+        found = _existing(calls)
+        if not unfinished and found.properties.get("complete") != "true":
+            raise StorageError(
+                f"the collection {calls.address} is still being written, or its writer was stopped: wait for it, or "
+                f"remove it with MilvusStore.drop({str(calls.address)!r}) and build again"
+            )
+        kind = found.properties.get("normalize", "none")
+        if kind == "standardize":
+            raise InvalidInputError(
+                f"the store {calls.address} standardizes features by numbers that are in its folder: open the folder"
+            )
+        return cls(
+            calls,
+            identity=str(found.identity),
+            n_columns=found.n_columns,
+            index=chosen_index(found.properties.get("index", "flat"), 0, 1),
+            n_built=int(found.properties.get("rows", "0")),
+            normalization=Normalization(kind, np.empty(0), np.empty(0)),  # type: ignore[arg-type]
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "MilvusStore":
+        """Open the collection that a folder refers to, after checking that it is still the same one."""
+        return parse_folder(path, cls._from_stored, kind=KIND)
+
+    @classmethod
+    def drop(cls, address: str) -> None:
+        """Remove a collection with all its rows, for every process that shares it."""
+        calls = MilvusCalls(MilvusAddress.parse(address))
+        _existing(calls)
+        calls.drop()
+
+    @property
+    def where(self) -> str:
+        """Its address."""
+        return str(self._calls.address)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of feature columns."""
+        return self._n_columns
+
+    @property
+    def normalization(self) -> Normalization:
+        """What happens to features before they are compared."""
+        return self._normalization
+
+    def __len__(self) -> int:
+        """Number of rows; what other processes change is counted after 5 seconds at the latest."""
+        now = time.monotonic()
+        if self._count is None or now - self._count[0] > _COUNT_SECONDS:
+            self._count = (now, self._calls.count())
+        return self._count[1]
+
+    def search(self, features: object, n_neighbors: int) -> Neighbors:
+        """Return the `n_neighbors` nearest examples of each row, sorted by (distance, id), padded with id -1."""
+        check_positive(n_neighbors, "n_neighbors")
+        queries = self.normalized(features)
+        check_range(queries)
+        return nearest(self._calls, queries, int(n_neighbors), index=self._index, n_built=self._n_built)
+
+    def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
+        """Return the text of each id, None where none was stored or the id is gone; one query for all."""
+        wanted = id_vector(ids, "ids").tolist()
+        found = self._calls.fetch(known_ids(wanted), ["has_text", "text"])
+        return [found[number]["text"] if number in found and found[number]["has_text"] else None for number in wanted]
+
+    def vectors_of(self, ids: Sequence[int] | IntArray) -> FloatArray:
+        """Return the vectors (n, d) of ids as they are searched, NaN where an id is gone."""
+        wanted = id_vector(ids, "ids").tolist()
+        found = self._calls.fetch(known_ids(wanted), ["vector"])
+        vectors = np.full((len(wanted), self._n_columns), np.nan, dtype=np.float32)
+        for position, number in enumerate(wanted):
+            if number in found:
+                vectors[position] = found[number]["vector"]
+        return vectors
+
+    def normalized(self, features: object) -> FloatArray:
+        """Return `features` (n, d) as this store compares them."""
+        matrix = float_matrix(features, "features", dtype=np.float32)
+        if matrix.shape[1] != self._n_columns:
+            raise InvalidInputError(
+                f"features must have the store's {self._n_columns} columns, got {matrix.shape[1]}: use the same encoder"
+            )
+        return self._normalization(matrix)
+
+    def add(
+        self, features: object, labels: object, *, texts: Sequence[str] | None = None, ids: object = None
+    ) -> IntArray:
+        """Store more examples and return their ids, drawn unless given; the same `ids` again replace the same rows.
+
+        Milvus has them on disk when this returns. Where it raises `StoreUnreachableError`, some may be stored.
+        """
+        vectors = self.normalized(features)
+        check_range(vectors)
+        rows = StoredRows(
+            ids=drawn_ids(len(vectors)) if ids is None else given_ids(ids, len(vectors)),
+            vectors=vectors,
+            labels=label_vector(labels, "labels", length=len(vectors)),
+            texts=checked_texts(texts, len(vectors)),
+        )
+        if ids is None and self._calls.fetch(rows.ids.tolist(), [], strong=True):
+            raise StorageError(f"ids drawn for {self.where} are taken already; nothing was changed: try again")
+        for _ in self._write(rows):
+            pass
+        self._counted(len(vectors) if ids is None else None)
+        return rows.ids
+
+    def remove(self, ids: object) -> None:
+        """Forget examples by id; an unknown id is an error and then nothing is removed."""
+        wanted = np.unique(id_vector(ids, "ids"))
+        stored = self._calls.fetch(known_ids(wanted.tolist()), [], strong=True)
+        unknown = [number for number in wanted.tolist() if number not in stored]
+        if unknown:
+            raise InvalidInputError(f"id {unknown[0]} is not stored (never added, or removed): nothing was removed")
+        for start in range(0, len(wanted), CHUNK_ROWS):
+            part = wanted[start : start + CHUNK_ROWS].tolist()
+            self._calls.delete(part, f"some of the {len(wanted)} examples may have been removed")
+        self._counted(-len(wanted))
+
+    def write_rows(self, rows: StoredRows) -> None:
+        """Write rows by their ids into a store made by `create`; written again, they are the same rows."""
+        checked_texts(rows.texts, len(rows.ids))
+        check_ids(rows.ids)
+        for _ in self._write(rows):
+            pass
+
+    def finish(self, n_rows: int, progress: Progress | None = None) -> None:
+        """Wait until all rows are on disk, indexed and loaded, and mark the store as complete."""
+        patient = MilvusCalls(self._calls.address.patient())
+        patient.finish(lambda done: None if progress is None else progress("index", done, n_rows), n_rows)
+        self._counted(None)
+
+    def check_unchanged(self) -> None:
+        """Other processes may change the rows at any time: every search sees them, so nothing can be lost by it."""
+
+    def check_reachable(self) -> None:
+        """Raise `StoreUnreachableError` unless Milvus finds the collection now."""
+        self._calls.count()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a person may want to know of a store that is elsewhere."""
+        address = self._calls.address
+        return {"search": self._index, "consistency": address.consistency, "timeout": address.timeout}
+
+    def rows(self) -> Iterator[StoredRows]:
+        """Yield all rows by rising id, in chunks."""
+        fields = ["id", "label", "has_text", "text", "vector"]
+        last = -1
+        while found := self._calls.query(f"id > {last}", fields, limit=CHUNK_ROWS // 4, strong=True):
+            rows = rows_from(found, self._n_columns)
+            last = int(rows.ids[-1])
+            yield rows
+
+    def save(self, path: str | Path) -> str:
+        """Write a reference to the collection, without secrets, into the folder `path`; copies share the rows."""
+        address = self._calls.address
+        return write_folder(
+            path,
+            kind=KIND,
+            options={
+                "host": address.host,
+                "port": address.port,
+                "collection": address.collection,
+                "consistency": address.consistency,
+                "timeout": address.timeout,
+                "tls": address.tls,
+                "collection_identity": self._identity,
+                "n_columns": self._n_columns,
+                "index": self._index,
+                "n_built": self._n_built,
+                "normalize": self._normalization.kind,
+            },
+            arrays=self._normalization.to_arrays(),
+        )
+
+    def snapshot(self) -> "MilvusStore":
+        """Return the store itself: it lives on a server, and cannot be copied for a moment."""
+        return self
+
+    def _write(self, rows: StoredRows) -> Iterator[int]:
+        """Write the rows in chunks and yield how many are acknowledged."""
+        done = 0
+        for chunk in chunks_of(rows):
+            stored = f"{done} of the {len(rows.ids)} rows are stored, of the next {len(chunk)} some may be"
+            self._calls.upsert(chunk, stored)
+            done += len(chunk)
+            yield done
+
+    def _counted(self, change: int | None) -> None:
+        """Correct the number of rows by our own change, or forget it."""
+        count = self._count
+        self._count = None if count is None or change is None else (count[0], count[1] + change)
+
+    @classmethod
+    def _from_stored(cls, stored: FolderContent) -> "MilvusStore":
+        options = stored.options
+        try:
+            names = ("host", "port", "collection", "consistency", "timeout", "tls")
+            address = MilvusAddress(**{name: options[name] for name in names})
+            n_columns, identity = int(options["n_columns"]), str(options["collection_identity"])
+            store = cls(
+                MilvusCalls(address),
+                identity=identity,
+                n_columns=n_columns,
+                index=chosen_index(options["index"], 0, 1),
+                n_built=int(options["n_built"]),
+                normalization=Normalization.from_arrays(options["normalize"], stored.arrays, n_columns),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(
+                f"{stored.path} does not refer to a store as we write it ({error}): restore it from a copy"
+            ) from None
+        found = _existing(store._calls)
+        if (found.identity, found.n_columns) != (identity, n_columns):
+            raise StorageError(
+                f"the store {address} is not the one that {stored.path} was fitted with (another identity or number of "
+                "columns): restore the collection, or fit again"
+            )
+        return store
+
+
+def check_address(address: str, index: str | IndexOptions) -> None:
+    """Raise unless a store can be built at `address`: the server answers and the name is free."""
+    chosen_index(index, 0, 1)
+    calls = MilvusCalls(MilvusAddress.parse(address))
+    if calls.describe() is not None:
+        raise InvalidInputError(
+            f"the collection {calls.address} already exists, and other folders may share it: choose another name, or "
+            f"remove it with MilvusStore.drop({str(calls.address)!r})"
+        )
+
+
+def _existing(calls: MilvusCalls) -> CollectionFacts:
+    found = calls.describe()
+    if found is None or found.identity is None:
+        what = "is missing" if found is None else "was not made by knn-ue"
+        raise StorageError(f"the collection {calls.address} {what}: restore it, or fit again with --store")
+    return found
