@@ -7,8 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
-from knn_ue.stores.normalization import Normalization
-from knn_ue.stores.options import IndexOptions
+from knn_ue.stores.options import IndexOptions, Normalization
 from knn_ue.types import Neighbors
 
 MEMORY = "memory"  # where a store is that has no folder and no address

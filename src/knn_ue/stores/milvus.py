@@ -25,8 +25,7 @@ from knn_ue.stores.milvus_rows import (
     rows_from,
 )
 from knn_ue.stores.milvus_search import nearest
-from knn_ue.stores.normalization import Normalization, Normalize, check_range
-from knn_ue.stores.options import IndexOptions
+from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range
 from knn_ue.types import Neighbors, Progress
 
 KIND = SCHEME

@@ -16,8 +16,7 @@ from knn_ue.stores import milvus
 from knn_ue.stores.contract import NeighborStore, RemoteStore, StoredRows
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.folder import KIND
-from knn_ue.stores.normalization import Normalization
-from knn_ue.stores.options import IndexOptions
+from knn_ue.stores.options import IndexOptions, Normalization
 from knn_ue.stores.stored_rows import datastore_of, join_rows
 
 _SCHEME_END = "://"

@@ -8,8 +8,7 @@ from knn_ue.stores.contract import StoredRows
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.faiss_index import build_index
 from knn_ue.stores.folder import IndexedRows
-from knn_ue.stores.normalization import Normalization
-from knn_ue.stores.options import IndexOptions, index_options
+from knn_ue.stores.options import IndexOptions, Normalization, index_options
 from knn_ue.stores.segment import Segment
 
 
