@@ -1,75 +1,55 @@
-"""Who may import whom: the table of the design, read from the source."""
+"""Who may import whom: the table of CONTRIBUTING.md, held against the source."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
 
-GROUND = {"answers", "types", "tasks", "iob2", "errors", "arrays", "storage", "hub_access"}
-MATHS = {"weighting", "metrics", "stores", "toy", "data"}
-ENTITIES = {"entities"}
-FAMILIARITY = {"familiarity"}
-ADAPTING = {"adapting"}
-FLOWS = {"flows"}
-HEADS = {"heads"}
-METHODS = {"calibrators"}
-MODELS = {"encoding", "training"}
-EVALUATION = {"evaluation"}  # numbers; words and pictures come after it
-PLOTS = {"plots"}
-REPORT = {"report"}
-JOINS = {"methods", "demo", "pipeline", "tuning", "decisions"}
-SERVING = {"serving"}
-CLI = {"cli"}
-SKLEARN = {"sklearn"}
-
-BELOW_EDGES = (
-    GROUND
-    | MATHS
-    | ENTITIES
-    | FAMILIARITY
-    | ADAPTING
-    | FLOWS
-    | HEADS
-    | METHODS
-    | MODELS
-    | EVALUATION
-    | PLOTS
-    | REPORT
-    | JOINS
-)
+PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 LIGHT = {"numpy", "safetensors"}
+LAYERS = ("ground", "maths", "parts", "joins", "edges")
 
-# stages: (what they may import of ours, what they may load of others when imported)
-RULES = [
-    (GROUND, GROUND, LIGHT),
-    (MATHS, GROUND, LIGHT),
-    (ENTITIES, GROUND | {"metrics", "weighting"}, LIGHT),
-    (FAMILIARITY, GROUND | ENTITIES, LIGHT),
-    (ADAPTING, GROUND | {"metrics"}, LIGHT),
-    (FLOWS, GROUND, LIGHT | {"torch"}),
-    (HEADS, GROUND | FLOWS, LIGHT | {"torch"}),
-    (METHODS, GROUND | {"weighting", "stores"} | ENTITIES | ADAPTING | FLOWS, LIGHT),
-    (MODELS, GROUND | {"encoding"} | HEADS, LIGHT | {"torch", "transformers"}),
-    (EVALUATION, GROUND | {"metrics"} | ENTITIES | METHODS, LIGHT),
-    (PLOTS, GROUND | {"metrics", "tuning"}, LIGHT),
-    (REPORT, GROUND | {"metrics", "weighting"} | METHODS | EVALUATION | PLOTS, LIGHT),
-    (JOINS, BELOW_EDGES, LIGHT),
-    (
-        SERVING,
-        BELOW_EDGES,
-        LIGHT | {"fastapi", "starlette", "pydantic", "pydantic_core", "uvicorn", "prometheus_client"},
-    ),
-    (SKLEARN, BELOW_EDGES, LIGHT | {"scipy", "sklearn"}),
-    (CLI, BELOW_EDGES | SERVING, LIGHT | {"typer", "rich"}),
-    ({"__init__"}, BELOW_EDGES - MODELS - FLOWS - HEADS, LIGHT),
-]
-ALLOWED = {stage: ours for stages, ours, _ in RULES for stage in stages}
-OUTSIDE_AT_IMPORT = {stage: others for stages, _, others in RULES for stage in stages}
+
+def named(cell: str) -> list[str]:
+    return [name.removesuffix("/") for name in re.findall(r"`([a-z_0-9]+/?)`", cell)]
+
+
+def rows_of_the_map() -> Iterator[tuple[str, str, str, str]]:
+    """Yield layer, stage, what it may import and what it loads, as the table of CONTRIBUTING.md has them."""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 5 and cells[0] in LAYERS:
+            (stage,) = named(cells[1])
+            yield cells[0], stage, cells[3], cells[4]
+
+
+MAP = list(rows_of_the_map())
+IN_LAYER = {layer: {stage for other, stage, _, _ in MAP if other == layer} for layer in LAYERS}
+
+
+def stages_in(cell: str) -> set[str]:
+    layers = [IN_LAYER[word] for word in LAYERS if re.search(rf"(?<!`)\b{word}\b", cell)]
+    return set(named(cell)).union(*layers)
+
+
+ALLOWED = {stage: stages_in(imports) for _, stage, imports, _ in MAP}
+OUTSIDE_AT_IMPORT = {stage: LIGHT | set(re.findall(r"\w+", loads)) for _, stage, _, loads in MAP}
+# What the package offers at its top must not load a model library.
+ALLOWED["__init__"] = set().union(*IN_LAYER.values()) - IN_LAYER["edges"] - {"encoding", "training", "flows", "heads"}
+OUTSIDE_AT_IMPORT["__init__"] = LIGHT
 FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def stage_of(path: Path) -> str:
@@ -77,7 +57,7 @@ def stage_of(path: Path) -> str:
 
 
 def imported_modules(path: Path, *, only_at_import: bool = False) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     nodes = ast.iter_child_nodes(tree) if only_at_import else ast.walk(tree)
     found: set[str] = set()
     for node in nodes:
@@ -111,6 +91,29 @@ def test_the_library_never_imports_the_reproduction_of_the_paper(path):
     assert not [name for name in imported_modules(path) if name.split(".")[0] == "knn_ue_reproduce"]
 
 
+def test_the_map_has_a_row_for_each_stage_and_no_other():
+    stages = [stage for _, stage, _, _ in MAP]
+
+    assert sorted(stages) == sorted({stage_of(path) for path in FILES} - {"__init__"})
+
+
+def test_layers_are_imported_downwards_only():
+    rank = {stage: LAYERS.index(layer) for layer, stage, _, _ in MAP}
+
+    assert not [
+        (one, other) for one, allowed in ALLOWED.items() if one in rank for other in allowed if rank[other] > rank[one]
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|md))`", PAGE.read_text(encoding="utf-8"))))
+)
+def test_each_file_that_the_page_names_exists(name):
+    root = PAGE.parent
+
+    assert (SOURCE / name).is_file() or (root / name).is_file()
+
+
 def test_stages_do_not_import_each_other_in_a_circle():
     graph: dict[str, set[str]] = {}
     for path in FILES:
@@ -134,8 +137,9 @@ def test_importing_the_library_loads_nothing_heavy():
     assert shown.strip() == "[]"
 
 
+@cache
 def classes_in(package: str) -> list[ast.ClassDef]:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted((SOURCE / package).glob("*.py"))]
+    trees = [tree_of(path) for path in sorted((SOURCE / package).glob("*.py"))]
     return [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
 
 
@@ -171,7 +175,7 @@ CONCRETE = {
 def classes_asked_for(path: Path) -> set[str]:
     """Return the names that a file tests objects against: isinstance, issubclass, `type(x) is`, and match."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         asked: list[ast.AST] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             asked = list(node.args[1:]) if node.func.id in ("isinstance", "issubclass") else []
@@ -195,6 +199,47 @@ def test_behavior_is_asked_of_a_contract_never_of_a_class(path):
     elsewhere = [names for package, names in CONCRETE.items() if package != stage_of(path)]
 
     assert not classes_asked_for(path) & set().union(*elsewhere)
+
+
+def strings_compared(path: Path) -> set[str]:
+    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Compare)]
+    parts = [part for node in nodes for side in (node.left, *node.comparators) for part in ast.walk(side)]
+    return {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nothing_is_decided_by_the_name_of_a_method_or_task(path):
+    from knn_ue.methods import METHODS
+    from knn_ue.tasks import TASKS
+
+    assert not strings_compared(path) & {*METHODS, *TASKS}
+
+
+@cache
+def attributes_of(package: str) -> set[str]:
+    """Return the names that the classes of a package set on themselves."""
+    nodes = [part for node in classes_in(package) for part in ast.walk(node) if isinstance(part, ast.Attribute)]
+    return {part.attr for part in nodes if isinstance(part.ctx, ast.Store) and getattr(part.value, "id", "") == "self"}
+
+
+def attributes_guessed(path: Path) -> set[str]:
+    """Return the constant names that getattr and hasattr look for in anything but `self`."""
+    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    guesses = [
+        node.args for node in nodes if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
+    ]
+    return {
+        asked.value
+        for thing, asked, *_ in guesses
+        if isinstance(asked, ast.Constant) and getattr(thing, "id", "") != "self"
+    }
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_options_of_one_class_are_not_guessed_from_outside(path):
+    elsewhere = [attributes_of(package) for package in ("calibrators", "stores") if package != stage_of(path)]
+
+    assert not attributes_guessed(path) & set().union(*elsewhere)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))

@@ -87,8 +87,6 @@ def _calibrators(pipe: "UncertaintyPipeline") -> "dict[str, Calibrator]":
     from knn_ue.methods import make_calibrator
 
     fitted = pipe.fitted_
-    if fitted.method in ("softmax", "temperature"):
-        return {fitted.method: fitted.calibrator}
     seen = fitted.validation.take(~fitted.held_out)
     return {"temperature": make_calibrator("temperature", seen).fit(seen), fitted.method: fitted.calibrator}
 
