@@ -23,12 +23,16 @@ from knn_ue.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.types import Outputs
 
 
 def fit(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model folder or a model name on the Hugging Face Hub.")
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A model folder, a model name on the Hugging Face Hub, or a UE folder: its model."
+        ),
     ],
     train_rows: TrainRows,
     validation: Annotated[str, typer.Option(metavar="F", help="Labeled texts that the model was not trained on.")],
@@ -80,12 +84,11 @@ def fit(
     Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
     """
     from knn_ue.decisions.registry import new_decision, to_plain
-    from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.stores import TunableStore
 
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
-    pipe = UncertaintyPipeline.from_pretrained(model, task, device=device)
+    pipe = _pipeline_of(model, task, device)
     with progress_bars() as progress, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
         pipe.fit(
@@ -125,6 +128,20 @@ def fit(
     if threshold is not None and not threshold.found:
         say("every answer will be an abstention")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")
+
+
+def _pipeline_of(model: str, task: str | None, device: str) -> "UncertaintyPipeline":
+    """Load the model to fit with; that of a UE folder may be of any registered encoder."""
+    from knn_ue.errors import InvalidInputError
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.folder import is_ue_folder
+
+    if not is_ue_folder(model):
+        return UncertaintyPipeline.from_pretrained(model, task, device=device)
+    pipe = UncertaintyPipeline.load(model, device=device)
+    if task not in (None, pipe.task):
+        raise InvalidInputError(f"{model} was fitted for {pipe.task}, got task={task!r}: leave out --task")
+    return pipe
 
 
 def _doubt_guarantee(model: str, validation: "Outputs") -> None:

@@ -22,6 +22,7 @@ from knn_ue.storage import (
     FolderContent,
     Parsed,
     SubfolderWriter,
+    kind_of,
     parse_folder,
     read_folder,
     write_folder,
@@ -76,6 +77,14 @@ def replace_fitted(path: str | Path, fitted: Fitted, *, precondition: Callable[[
 def read_fitted(path: str | Path) -> Fitted:
     """Open a UE folder without its model."""
     return parse_folder(path, lambda stored: _checked(stored, lambda: _from_stored(stored)), kind=KIND)
+
+
+def is_ue_folder(path: str | Path) -> bool:
+    """Return whether `path` is a UE folder; what it holds is not verified."""
+    try:
+        return kind_of(path) == KIND
+    except StorageError:
+        return False
 
 
 def load_pipeline(path: str | Path, *, device: str, trust_remote_code: bool) -> tuple[Encoder, Fitted, Path]:

@@ -202,6 +202,23 @@ def test_the_command_predicts(ue, rows_file, tmp_path):
     assert [answer["score"] for answer in answers] == [answer.score for answer in fitted()(rows(20, 200))]
 
 
+def test_the_command_fits_the_model_of_a_ue_folder_again(ue, rows_file, tmp_path):
+    data = ("--train", rows_file, "--validation", rows_file, "--neighbors", 3, "--method", "knn-ue-no-label")
+    run("fit", ue, *data, "--out", tmp_path / "again")
+
+    again = UncertaintyPipeline.load(tmp_path / "again")
+    assert (again.method_, again.encoder.kind, len(again.validation_)) == ("knn-ue-no-label", BagEncoder.kind, 20)
+
+
+def test_the_command_refuses_another_task_than_that_of_the_ue_folder(ue, rows_file, tmp_path):
+    from cli_files import run as run_command
+
+    data = ("--train", rows_file, "--validation", rows_file, "--task", "pair")
+    result = run_command("fit", ue, *data, "--out", tmp_path / "again")
+
+    assert result.exit_code == 1 and "was fitted for text-classification" in result.output
+
+
 def test_the_command_evaluates(ue, rows_file):
     assert json.loads(run("evaluate", ue, "--test", rows_file, "--json").stdout)
 
