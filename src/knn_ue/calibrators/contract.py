@@ -6,23 +6,25 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from knn_ue.arrays import FloatArray, check_positive, softmax
 from knn_ue.entities import EntityExplanation, SentenceReading
-from knn_ue.errors import InvalidInputError, KnnUeError, NotFittedError, StorageError
+from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
+from knn_ue.storage.schema import MAX_CLASSES, Within, as_written, read_plain
 from knn_ue.stores import NeighborStore, folder_of, open_store
 from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.weighting import Explanation
 
 Found = Mapping[str, Neighbors]  # what each store found, by the store's name
 Stores = Mapping[str, NeighborStore]
+_MAX_NEIGHBORS = 1 << 16  # what a search returns grows with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,16 @@ class TaggedAnswer:
     prediction: Prediction
     reading: SentenceReading
     explanations: list[EntityExplanation]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CommonOptions:
+    """What a folder holds of every calibrator; `n_classes` is None where it needed no fit."""
+
+    n_classes: Annotated[int, Within(2, MAX_CLASSES)] | None
+
+
+_COMMON = ("n_classes",)
 
 
 class Calibrator(ABC):
@@ -158,17 +170,17 @@ class Calibrator(ABC):
     @classmethod
     def _parse(cls, stored: FolderContent) -> Self:
         stores = {name: open_store(folder) for name, folder in stored.folders.items()}
-        try:
-            calibrator = cls._from_stored(stored, stores)
-            n_classes = stored.options["n_classes"]
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, KnnUeError) and not isinstance(error, InvalidInputError):
-                raise
-            raise StorageError(
-                f"{stored.path} does not hold a {cls.kind!r} as we write it ({error}): restore it from a copy"
-            ) from None
-        if n_classes is not None:
-            calibrator.n_classes_ = n_classes
+        with as_written(stored.path, cls.kind):
+            common = read_plain(_CommonOptions, {key: stored.options[key] for key in _COMMON})
+            own = {key: value for key, value in stored.options.items() if key not in _COMMON}
+            calibrator = cls._from_stored(replace(stored, options=own), stores)
+            calibrator._check_options()
+            if list(calibrator.stores) != list(stores):
+                raise ValueError(f"it should have the stores {list(calibrator.stores)}, not {list(stores)}")
+            if common.n_classes is not None:
+                calibrator.n_classes_ = common.n_classes
+            if not calibrator._is_fitted():
+                raise ValueError("it was never fitted")
         return calibrator
 
     @abstractmethod
@@ -182,12 +194,18 @@ class Calibrator(ABC):
 
     @classmethod
     @abstractmethod
-    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self: ...
+    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
+        """Restore what `_state` gave, values of an enemy included.
+
+        Read `stored.options` by a schema (`knn_ue.storage.schema.read_plain`); ValueError, TypeError or KeyError
+        where they cannot be used.
+        """
+        ...
 
     def _check_options(self) -> None:
         """Raise where an option given to the constructor is not allowed; called by `fit`."""
         if self.searches:
-            check_positive(self.n_neighbors, "n_neighbors")
+            check_n_neighbors(self.n_neighbors)
 
     def _is_fitted(self) -> bool:
         return hasattr(self, "n_classes_")
@@ -215,6 +233,13 @@ class Calibrator(ABC):
                 f"({', '.join(self.stores) or 'there is none'}): pass what search returned for them"
             )
         return found
+
+
+def check_n_neighbors(value: int) -> None:
+    """Raise unless so many neighbors can be asked for."""
+    check_positive(value, "n_neighbors")
+    if value > _MAX_NEIGHBORS:
+        raise InvalidInputError(f"n_neighbors must be at most {_MAX_NEIGHBORS}, got {value}: lower it")
 
 
 def take_found(found: Found, rows: object) -> Found:

@@ -1,6 +1,7 @@
 """DAC: a temperature that grows with the distance to the neighbors in every layer. Tomani et al. (2023)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -9,9 +10,19 @@ from knn_ue.arrays import FloatArray
 from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import read_plain
 from knn_ue.stores import IndexOptions, NeighborStore, build_store
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """What a folder holds of it, beside one store for each slope."""
+
+    n_neighbors: int
+    intercept: float
+    slopes: tuple[float, ...]
 
 
 class DensityAwareCalibration(LogitScaling):
@@ -100,12 +111,12 @@ class DensityAwareCalibration(LogitScaling):
 
     @classmethod
     def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        options = stored.options
+        options = read_plain(_StoredOptions, stored.options)
+        if not 1 <= len(options.slopes) == len(stores):
+            raise ValueError(f"it has {len(options.slopes)} slopes for {len(stores)} stores")
         ordered = [stores[_name(number)] for number in range(len(stores))]
-        calibrator = cls(ordered, n_neighbors=options["n_neighbors"])
-        calibrator.temperature_map_ = TemperatureMap(
-            intercept=float(options["intercept"]), slopes=tuple(map(float, options["slopes"]))
-        )
+        calibrator = cls(ordered, n_neighbors=options.n_neighbors)
+        calibrator.temperature_map_ = TemperatureMap(intercept=options.intercept, slopes=options.slopes)
         return calibrator
 
 

@@ -10,7 +10,8 @@ stays as it is. A likelihood near zero reaches the uniform distribution. With si
 comparison published with kNN-UE, it could not: that is at least one half.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import Within, read_plain
 from knn_ue.types import Outputs
 from knn_ue.weighting import ScaledLogits
 
@@ -29,6 +31,14 @@ _TINY = float(np.finfo(np.float64).tiny)
 # What s may be, in typical shortfalls of the validation rows: from a step to what is no longer told from a softmax.
 _SCALE_RANGE = (1e-3, 1e6)
 _N_STARTS = 55
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """What a folder holds of it, beside the flow; JSON knows no infinity, so an infinite scale is None."""
+
+    highest: Annotated[float, Within(-1e300, 1e300)]
+    scale: Annotated[float, Within(1e-300, 1e300)] | None
 
 
 class DensitySoftmax(LogitScaling):
@@ -83,7 +93,6 @@ class DensitySoftmax(LogitScaling):
         return shortfall
 
     def _state(self) -> SavedState:
-        # JSON knows no infinity.
         scale = self.scale_ if np.isfinite(self.scale_) else None
         return SavedState(options={"highest": self.highest, "scale": scale}, arrays=self.density.to_arrays())
 
@@ -92,11 +101,9 @@ class DensitySoftmax(LogitScaling):
         require("torch", extra="hf", purpose="DensitySoftmax")
         from knn_ue.flows import FeatureDensity
 
-        calibrator = cls(FeatureDensity.from_arrays(stored.arrays), highest=float(stored.options["highest"]))
-        scale = stored.options["scale"]
-        calibrator.scale_ = np.inf if scale is None else float(scale)
-        if not (calibrator.scale_ > 0 and np.isfinite(calibrator.highest)):
-            raise ValueError("its scale is not positive or its highest likelihood not finite")
+        options = read_plain(_StoredOptions, stored.options)
+        calibrator = cls(FeatureDensity.from_arrays(stored.arrays), highest=options.highest)
+        calibrator.scale_ = np.inf if options.scale is None else options.scale
         return calibrator
 
 

@@ -1,15 +1,16 @@
 """kNN-UE: the weight of a row comes from its nearest training examples. Hashimoto et al. (2025)."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, ClassVar, Self, get_args
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Self, get_args
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_choice, check_positive
-from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
+from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores, check_n_neighbors
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import read_plain
 from knn_ue.stores import NeighborStore
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import (
@@ -25,6 +26,27 @@ from knn_ue.weighting import (
 )
 
 _STORE = "store"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedKnn:
+    """What `fit` leaves in a folder."""
+
+    params: WeightParams
+    typical: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredKnn:
+    """What a folder holds of kNN-UE, beside its store; `fitted` is None where `params` were given."""
+
+    n_neighbors: int
+    use_labels: bool
+    distance: Distance
+    positivity: Positivity
+    tau_range: tuple[float, float]
+    params: WeightParams | None
+    fitted: FittedKnn | None
 
 
 class KnnUE(LogitScaling):
@@ -123,7 +145,7 @@ class KnnUE(LogitScaling):
         return self.positivity if self.use_labels else "bounded"
 
     def _check_options(self) -> None:
-        check_positive(self.n_neighbors, "n_neighbors")
+        check_n_neighbors(self.n_neighbors)
         check_choice(self.distance, "distance", get_args(Distance))
         check_choice(self.positivity, "positivity", get_args(Positivity))
         low, high = self.tau_range
@@ -157,23 +179,22 @@ class KnnUE(LogitScaling):
 
     @classmethod
     def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        options = stored.options
+        options = read_plain(StoredKnn, stored.options)
         calibrator = cls(
             stores[_STORE],
-            n_neighbors=options["n_neighbors"],
-            use_labels=bool(options["use_labels"]),
-            distance=options["distance"],
-            positivity=options["positivity"],
-            tau_range=tuple(options["tau_range"]),
-            params=None if options["params"] is None else WeightParams(**options["params"]),
+            n_neighbors=options.n_neighbors,
+            use_labels=options.use_labels,
+            distance=options.distance,
+            positivity=options.positivity,
+            tau_range=options.tau_range,
+            params=options.params,
         )
-        calibrator._check_options()
-        if options["fitted"] is not None:
-            calibrator._read_fitted(options["fitted"])
+        if options.fitted is None and options.params is None:
+            raise ValueError("it has neither params nor fitted")
+        if options.fitted is not None:
+            calibrator._set_fitted(options.fitted)
         return calibrator
 
-    def _read_fitted(self, fitted: Mapping[str, Any]) -> None:
-        self.params_ = WeightParams(**fitted["params"])
-        self.params_.check(self._used_positivity())
-        distance_term, label_term = fitted["typical"]
-        self.typical_ = (float(distance_term), float(label_term))
+    def _set_fitted(self, fitted: FittedKnn) -> None:
+        fitted.params.check(self._used_positivity())
+        self.params_, self.typical_ = fitted.params, fitted.typical

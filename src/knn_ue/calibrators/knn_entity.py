@@ -1,16 +1,25 @@
 """kNN-UE for entities: words as in kNN-UE without labels, and a calibrated probability for each entity and sentence."""
 
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators.contract import Found, SavedState, Stores, TaggedAnswer
-from knn_ue.calibrators.knn import KnnUE
+from knn_ue.calibrators.knn import KnnUE, StoredKnn
 from knn_ue.entities import EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
 from knn_ue.entities.explain import explain_entities
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import read_plain
 from knn_ue.stores import NeighborStore
 from knn_ue.types import Outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredEntity(StoredKnn):
+    """What a folder holds of it, beside its store."""
+
+    entities: EntityModel | None
 
 
 class KnnUEEntity(KnnUE):
@@ -83,14 +92,17 @@ class KnnUEEntity(KnnUE):
 
     @classmethod
     def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        options = stored.options
-        calibrator = cls(stores["store"], n_neighbors=options["n_neighbors"])
-        calibrator._check_options()
-        calibrator._read_fitted(options["fitted"])
-        model = options["entities"]
-        if model is not None and "ingredients" not in model:
+        model = stored.options.get("entities")
+        if isinstance(model, dict) and "ingredients" not in model:
             raise StorageError(
                 f"{stored.path} was fitted by a version of knn-ue with other entity scores: fit it again"
             )
-        calibrator.entities_ = None if model is None else EntityModel.from_plain(model)
+        options = read_plain(_StoredEntity, stored.options)
+        calibrator = cls(stores["store"], n_neighbors=options.n_neighbors)
+        if options.fitted is None:
+            raise ValueError("fitted is null")
+        calibrator._set_fitted(options.fitted)
+        if options.entities is not None:
+            options.entities.check()
+        calibrator.entities_ = options.entities
         return calibrator

@@ -13,6 +13,7 @@ from knn_ue.arrays import FloatArray, IntArray, check_not_empty, float_matrix, l
 from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
 from knn_ue.types import Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
 
@@ -52,6 +53,22 @@ class ClassStatistics:
         for mean in whitened_means:
             nearest = np.minimum(nearest, np.linalg.norm(whitened - mean, axis=1))
         return nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """What a folder holds of it, beside the statistics."""
+
+    intercept: float
+    slope: float
+
+
+# Products of a feature, a whitening and their sums stay finite.
+_STATISTIC = Within(-1e100, 1e100)
+_STORED_ARRAYS = {
+    "means": ArrayRule(dtype=np.float64, shape=("classes", "columns"), within=_STATISTIC),
+    "whitening": ArrayRule(dtype=np.float64, shape=("columns", "columns"), within=_STATISTIC),
+}
 
 
 class MahalanobisScaling(LogitScaling):
@@ -96,11 +113,8 @@ class MahalanobisScaling(LogitScaling):
 
     @classmethod
     def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
-        means, whitening = stored.arrays["means"], stored.arrays["whitening"]
-        if means.ndim != 2 or whitening.shape != (means.shape[1], means.shape[1]):
-            raise ValueError("its means and covariance do not fit each other")
-        calibrator = cls(ClassStatistics(means, whitening))
-        calibrator.temperature_map_ = TemperatureMap(
-            intercept=float(stored.options["intercept"]), slopes=(float(stored.options["slope"]),)
-        )
+        options = read_plain(_StoredOptions, stored.options)
+        check_arrays(stored.arrays, _STORED_ARRAYS)
+        calibrator = cls(ClassStatistics(stored.arrays["means"], stored.arrays["whitening"]))
+        calibrator.temperature_map_ = TemperatureMap(intercept=options.intercept, slopes=(options.slope,))
         return calibrator

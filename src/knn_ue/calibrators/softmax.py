@@ -1,5 +1,6 @@
 """Softmax Response: the model's own probabilities, the baseline of every comparison. Hendrycks and Gimpel (2017)."""
 
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -7,7 +8,13 @@ import numpy as np
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
 from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import read_plain
 from knn_ue.types import Outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """Nothing."""
 
 
 class SoftmaxResponse(LogitScaling):
@@ -30,5 +37,6 @@ class SoftmaxResponse(LogitScaling):
         return SavedState(options={})
 
     @classmethod
-    def _from_stored(cls, _stored: FolderContent, _stores: Stores, /) -> Self:
+    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
+        read_plain(_StoredOptions, stored.options)
         return cls()

@@ -1,5 +1,6 @@
 """Temperature Scaling: one temperature for all rows. Guo et al. (2017)."""
 
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -7,8 +8,19 @@ import numpy as np
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
 from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import read_plain
 from knn_ue.types import Outputs
-from knn_ue.weighting import fit_temperature
+from knn_ue.weighting import check_temperature, fit_temperature
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """What a folder holds of it."""
+
+    temperature: float
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
 
 
 class TemperatureScaling(LogitScaling):
@@ -36,7 +48,5 @@ class TemperatureScaling(LogitScaling):
     @classmethod
     def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
         calibrator = cls()
-        calibrator.temperature_ = float(stored.options["temperature"])
-        if not calibrator.temperature_ > 0:
-            raise ValueError("its temperature is not positive")
+        calibrator.temperature_ = read_plain(_StoredOptions, stored.options).temperature
         return calibrator

@@ -34,10 +34,12 @@ def from_plain(plain: Iterable[Mapping[str, Any]]) -> tuple[Decision, ...]:
 
 
 def _read(plain: dict[str, Any]) -> Decision:
-    kind = plain.pop("kind")
+    kind = plain.pop("kind", None)
+    if not isinstance(kind, str):
+        raise ValueError(f"a decision names no kind, but {type(kind).__name__}")
     if kind not in DECISIONS:
         raise StorageError(
-            f"the folder holds the decision {kind!r}, which is not registered here: register it in "
+            f"the folder holds the decision {kind[:40]!r}, which is not registered here: register it in "
             "knn_ue.decisions.DECISIONS, or fit again"
         )
     return DECISIONS[kind].from_plain(plain)

@@ -10,12 +10,14 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, bool_vector, float_vector
 from knn_ue.decisions.contract import ABSTAINED, Scored
 from knn_ue.errors import InvalidInputError
+from knn_ue.storage.schema import read_plain
 
 # The shares of rows answered at the thresholds that are tested, from the highest threshold to the lowest.
 _COVERAGES = np.linspace(0.1, 1.0, 19)
 # The first threshold tested is reached by so many times the rows that are needed without any error. One error is then
 # allowed; otherwise a single unlucky row among the most confident would end the search before it began.
 _HEAD_START = 1.75
+_MAX_ROWS = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,12 @@ class RiskThreshold:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], /) -> Self:
         """Read what `to_plain` wrote."""
-        return cls(**plain)
+        stored = read_plain(cls, plain)
+        if not 0 <= stored.n_errors <= stored.n_answered <= stored.n <= _MAX_ROWS or not 0 <= stored.bound <= 1:
+            raise ValueError(f"n_errors <= n_answered <= n and a bound within 0 and 1 are needed, got {dict(plain)}")
+        if stored.threshold is not None and not (0 <= stored.threshold <= 1 and stored.n_answered):
+            raise ValueError(f"a threshold within 0 and 1 that was reached is needed, got {dict(plain)}")
+        return stored
 
     @property
     def found(self) -> bool:

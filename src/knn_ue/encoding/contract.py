@@ -17,6 +17,9 @@ from knn_ue.types import Outputs, Step
 
 Pooling = Literal["cls", "last", "mean", "pooled"]
 
+# What is larger is a slip of the hand, or a folder that was made to take all memory or time.
+_MOST = {"batch_size": 1 << 16, "passes": 10_000, "max_length": 1 << 20, "context_words": 1 << 16}
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncodingOptions:
@@ -47,10 +50,12 @@ class EncodingOptions:
     def __post_init__(self) -> None:
         if self.pooling is not None:
             check_choice(self.pooling, "pooling", get_args(Pooling))
-        check_positive(self.batch_size, "batch_size")
-        check_positive(self.passes, "passes")
-        if self.max_length is not None:
-            check_positive(self.max_length, "max_length")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and name != "context_words":
+                check_positive(value, name)
+            if value is not None and value > most:
+                raise InvalidInputError(f"{name} must be at most {most}, got {value}: lower it")
         if self.context_words < 0:
             raise InvalidInputError(f"context_words must be at least 0, got {self.context_words}: 0 keeps bare words")
         if self.pooling == "pooled" and self.layer != -1:

@@ -1,11 +1,12 @@
 """Any Hugging Face text or token classifier -> Outputs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
@@ -28,8 +29,25 @@ from knn_ue.encoding.loading import find_device, find_task, load_model, load_tok
 from knn_ue.encoding.model_files import ModelSource, copy_model, open_model, write_model
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.storage.schema import Within, as_written, read_plain
 from knn_ue.tasks import TASKS, Task, task_name
 from knn_ue.types import Outputs, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class _HubModel:
+    """The `name` of a model on the hub and its commit; both None where the UE folder holds the model."""
+
+    name: Annotated[str, Within(1, 1000)] | None
+    commit: Annotated[str, Within(1, 100)] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredEncoder:
+    """What a UE folder holds of this encoder, beside the files of the model."""
+
+    options: EncodingOptions
+    model: _HubModel
 
 
 class HuggingFaceEncoder(Encoder):
@@ -156,19 +174,18 @@ class HuggingFaceEncoder(Encoder):
     @classmethod
     def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:
         """Load the model of a UE folder after verifying its files; one from the hub must be at the same commit."""
-        try:
-            options = EncodingOptions(**part.plain["options"])
-            name, commit = (part.plain["model"][key] for key in ("name", "commit"))
-        except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(
-                f"{part.where} does not hold a pipeline as we write it ({error}): restore it from a copy"
-            ) from None
+        find_device(device)  # what the user asks for is not the folder's fault
+        with as_written(Path(part.where), "pipeline"):
+            stored = read_plain(_StoredEncoder, part.plain, "encoder")
+            commit, options = stored.model.commit, asdict(stored.options)
+        name = stored.model.name
         model = name if part.folder is None else open_model(part.folder).folder
         if model is None:
             raise StorageError(f"{part.where} names no model: restore it from a copy")
-        encoder = cls.from_pretrained(
-            model, part.task, device=device, trust_remote_code=trust_remote_code, **asdict(options)
-        )
+        with as_written(Path(part.where), "pipeline") if part.folder else nullcontext():
+            encoder = cls.from_pretrained(
+                model, part.task, device=device, trust_remote_code=trust_remote_code, **options
+            )
         found = encoder.source and encoder.source.commit
         if None not in (commit, found) and commit != found:
             raise StorageError(

@@ -10,13 +10,14 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from knn_ue.errors import StorageError
 from knn_ue.storage import open_plain_file, read_folder, storage_errors, write_folder
 from knn_ue.storage.atomic import sync_tree
+from knn_ue.storage.schema import Within, as_written, read_plain
 
 KIND = "model"
 RECORD = "knn_ue_training.json"  # how a model of ours was trained, beside its weights
@@ -52,6 +53,29 @@ class ModelSource:
         return cls(folder=folder.resolve(), state=_state(folder))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _StoredFile:
+    """What is recorded of a file."""
+
+    size: Annotated[int, Within(0, 1 << 62)]
+    sha256: Annotated[str, Within(64, 64)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredModel:
+    """What the meta.json of a model's folder holds: its files by name."""
+
+    files: dict[str, _StoredFile]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TrainingRecord:
+    """What our own parts of a training record may be; the rest is for people."""
+
+    method: Annotated[str, Within(1, 100)]
+    task: Annotated[str, Within(1, 100)] | None = None
+
+
 def read_record(path: str | Path) -> dict[str, Any] | None:
     """Return how the model in the folder was trained; None where it is not one of ours, such as a hub name."""
     file = Path(path) / RECORD
@@ -63,6 +87,8 @@ def read_record(path: str | Path) -> dict[str, Any] | None:
         raise StorageError(f"{file} cannot be read ({error}): restore it, or train the model again") from None
     if not isinstance(record, dict) or not isinstance(record.get("method"), str):
         raise StorageError(f"{file} names no method: restore it, or train the model again")
+    with as_written(file, "training record"):
+        read_plain(_TrainingRecord, {key: record[key] for key in ("method", "task") if key in record})
     return record
 
 
@@ -103,16 +129,17 @@ def write_model(write: Callable[[Path], None], target: Path) -> str:
 def open_model(path: Path) -> ModelSource:
     """Return the model in the folder `path` after verifying every file; a file more or less is refused."""
     stored = read_folder(path, kind=KIND)
-    recorded = stored.options.get("files")
+    with as_written(path, KIND):
+        recorded = read_plain(_StoredModel, stored.options).files
     folder = path / _FILES
-    if not isinstance(recorded, dict) or folder.is_symlink() or not folder.is_dir():
+    if folder.is_symlink() or not folder.is_dir():
         raise StorageError(f"{path} does not hold a model as we write it: restore it from a copy")
     present = {entry.name for entry in folder.iterdir()}
     if present != set(recorded):
         name = min(present ^ set(recorded))
         raise StorageError(f"{folder} should {'not ' if name in present else ''}hold {name}: restore it from a copy")
     for name, expected in recorded.items():
-        if (folder / name).is_symlink() or _fingerprint(folder / name) != expected:
+        if (folder / name).is_symlink() or _fingerprint(folder / name) != asdict(expected):
             raise StorageError(f"{folder / name} does not match its checksum: it was altered; restore it from a copy")
     return ModelSource.of(folder)
 

@@ -8,6 +8,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray
 
 _LARGEST_LOG_ODDS = 7.0  # scores stay within 0.001 and 0.999
+_LARGEST = 1e50  # products of three are finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,8 @@ class SignedLogistic:
     def __post_init__(self) -> None:
         sizes = {len(part) for part in (self.slopes, self.center, self.scale)}
         numbers = np.array([self.intercept, *self.slopes, *self.center, *self.scale], dtype=np.float64)
-        if len(sizes) != 1 or not np.isfinite(numbers).all() or min(self.scale, default=1.0) <= 0:
+        usable = np.isfinite(numbers).all() and np.abs(numbers).max() <= _LARGEST
+        if len(sizes) != 1 or not usable or min(self.scale, default=1.0) < 1 / _LARGEST:
             raise ValueError(f"{self} is no logistic regression")
 
     def terms(self, values: FloatArray) -> FloatArray:

@@ -1,6 +1,5 @@
 """What `fit` learns about entities, and what it then says of a sentence."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ GUESS = Guess(
     strength=(100.0, 100.0, 100.0, 500.0, 500.0, 100.0, 100.0, 300.0, 300.0),
 )
 _EXPONENT_STRENGTH = 10.0
+_LARGEST = 1e100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,30 +94,17 @@ class EntityModel:
         """Return the model as plain JSON."""
         return asdict(self)
 
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "EntityModel":
-        """Read what `to_plain` wrote; raises ValueError, TypeError or KeyError where it is something else."""
-        entity, ingredients = _logistic(plain["entity"]), tuple(plain["ingredients"])
-        missed = MissedModel(
-            any_case=_logistic(plain["missed"]["any_case"]),
-            usual_case=None if plain["missed"]["usual_case"] is None else _logistic(plain["missed"]["usual_case"]),
-        )
-        first, second, clear = (float(x) for x in (*plain["exponents"], plain["clear_exponent"]))
-        usual = Usual(distance=float(plain["usual"]["distance"]), beside=float(plain["usual"]["beside"]))
-        if not (usual.distance > 0 and np.isfinite([*asdict(usual).values(), first, second, clear]).all()):
-            raise ValueError("the usual distance and the exponents must be finite, the distance positive")
-        ways = [DIRECTIONS[INGREDIENTS.index(name)] for name in ingredients]
-        slopes = [slope * way for slope, way in zip(entity.slopes, ways, strict=True)]
-        if min(*slopes, first, second, clear) < 0:
+    def check(self) -> None:
+        """Raise ValueError unless the numbers, which may come from a folder, can be used together."""
+        numbers = (*self.exponents, self.clear_exponent, self.usual.distance, abs(self.usual.beside))
+        if not (self.usual.distance > 0 and max(numbers) <= _LARGEST):
+            raise ValueError(f"the usual distance must be positive, it and the exponents at most {_LARGEST:.0e}")
+        if len(set(self.ingredients)) != len(self.ingredients):
+            raise ValueError("an ingredient is named twice")
+        ways = [DIRECTIONS[INGREDIENTS.index(name)] for name in self.ingredients]
+        slopes = [slope * way for slope, way in zip(self.entity.slopes, ways, strict=True)]
+        if min(*slopes, *self.exponents, self.clear_exponent) < 0:
             raise ValueError("a slope or an exponent has the wrong sign")
-        return cls(
-            usual=usual,
-            ingredients=ingredients,
-            entity=entity,
-            missed=missed,
-            clear_exponent=clear,
-            exponents=(first, second),
-        )
 
 
 def fit_entity_scores(evidence: EntityEvidence, right: BoolArray) -> SignedLogistic:
@@ -187,8 +174,3 @@ def _fit_exponents(columns: FloatArray, right: BoolArray) -> tuple[float, ...]:
     n = columns.shape[1]
     found = minimize(objective, np.ones(n), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * n).x
     return tuple(float(x) for x in found)
-
-
-def _logistic(plain: Mapping[str, Any]) -> SignedLogistic:
-    parts = {name: tuple(float(x) for x in plain[name]) for name in ("slopes", "center", "scale")}
-    return SignedLogistic(intercept=float(plain["intercept"]), **parts)

@@ -9,11 +9,13 @@ from knn_ue.answers import NeighborExample
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.decisions import Decision, RiskThreshold
-from knn_ue.stores import NeighborStore
+from knn_ue.methods import METHODS
+from knn_ue.stores import NeighborStore, folder_of
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import nearest_examples
 
-_LEVELS = np.linspace(0.0, 1.0, 101)
+N_QUANTILES = 101
+_LEVELS = np.linspace(0.0, 1.0, N_QUANTILES)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,6 +49,27 @@ class Fitted:
     def threshold(self) -> RiskThreshold | None:
         """The decision that keeps a target risk; None where no risk was named."""
         return next((found for found in self.decisions if isinstance(found, RiskThreshold)), None)
+
+
+def check_consistent(fitted: Fitted) -> None:
+    """Raise ValueError where the parts of a fitted pipeline, read from a folder, do not go together.
+
+    The last check is an answer: whatever else is wrong with the numbers is found before a user meets it.
+    """
+    method, calibrator, validation = fitted.method, fitted.calibrator, fitted.validation
+    if method not in METHODS or METHODS[method].calibrator.kind != calibrator.kind:
+        raise ValueError(f"the method {method[:40]!r} does not have the calibrator {calibrator.kind!r}")
+    validation.require_labels("a UE folder")
+    if (fitted.drift is None) != (not calibrator.stores):
+        raise ValueError("drift quantiles go with stores")
+    queries = calibrator.queries(validation)
+    widths = {name: store.n_columns for name, store in calibrator.stores.items()}
+    if {name: features.shape[1] for name, features in queries.items()} != widths:
+        raise ValueError(f"its stores have the columns {widths}, the model has others")
+    if all(folder_of(store) is not None for store in calibrator.stores.values()):  # no server is asked here
+        probs = calibrator.predict_proba(validation.take([0]))
+        if not np.isfinite(probs).all() or not np.allclose(probs.sum(axis=1), 1.0):
+            raise ValueError("its calibrator gives no probabilities")
 
 
 def store_of(calibrator: Calibrator) -> NeighborStore | None:

@@ -7,8 +7,9 @@ model.<generation>/             the encoder's files; absent where it needs none,
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -17,10 +18,9 @@ from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.registry import open_encoder
 from knn_ue.errors import StorageError
 from knn_ue.methods import load_calibrator
-from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
+from knn_ue.pipeline.fitted import N_QUANTILES, DriftQuantiles, Fitted, check_consistent
 from knn_ue.storage import (
     FolderContent,
-    Parsed,
     SubfolderWriter,
     kind_of,
     parse_folder,
@@ -28,9 +28,34 @@ from knn_ue.storage import (
     write_folder,
 )
 from knn_ue.storage.outputs import Arrays, outputs_from_arrays, outputs_to_arrays
-from knn_ue.tasks import task_name
+from knn_ue.storage.schema import MAX_CLASSES, ArrayRule, Within, as_written, check_arrays, read_plain
+from knn_ue.tasks import Task
+from knn_ue.types import Outputs
 
 KIND = "pipeline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """What the meta.json of a UE folder holds; `encoder` and each of the `decisions` are read by their own kind."""
+
+    task: Task
+    class_names: Annotated[tuple[str, ...], Within(2, MAX_CLASSES)]
+    method: str
+    encoder: dict[str, Any]
+    decisions: tuple[dict[str, Any], ...]
+
+
+# Beside the validation outputs, which are checked as all outputs are.
+_STORED_ARRAYS = {
+    "held_out": ArrayRule(dtype=np.bool_, shape=("rows",)),
+    "drift_distance": ArrayRule(
+        dtype=np.float64, shape=(N_QUANTILES,), within=Within(0, np.inf), rising=True, optional=True
+    ),
+    "drift_agreement": ArrayRule(
+        dtype=np.float64, shape=(N_QUANTILES,), within=Within(0, 1), rising=True, optional=True
+    ),
+}
 
 
 def save_pipeline(
@@ -76,7 +101,7 @@ def replace_fitted(path: str | Path, fitted: Fitted, *, precondition: Callable[[
 
 def read_fitted(path: str | Path) -> Fitted:
     """Open a UE folder without its model."""
-    return parse_folder(path, lambda stored: _checked(stored, lambda: _from_stored(stored)), kind=KIND)
+    return parse_folder(path, _fitted_of, kind=KIND)
 
 
 def is_ue_folder(path: str | Path) -> bool:
@@ -100,43 +125,36 @@ def load_fitted(path: str | Path, encoder: Encoder) -> tuple[Fitted, Path] | Non
 
 
 def _parse(stored: FolderContent, *, device: str, trust_remote_code: bool) -> tuple[Encoder, Fitted, Path]:
-    part = _checked(stored, lambda: _part_of(stored))
-    fitted = _checked(stored, lambda: _from_stored(stored))
+    part = _part_of(stored)
+    fitted = _fitted_of(stored)
     encoder = open_encoder(part, device=device, trust_remote_code=trust_remote_code)
     if encoder.class_names != part.class_names:
         raise StorageError(f"{stored.path} was fitted with a model of other classes: fit again")
+    if _widths(encoder.encode([])) != _widths(fitted.validation):
+        raise StorageError(f"{stored.path} was fitted with a model whose features are others: fit again")
     return encoder, fitted, stored.folders["calibrator"]
 
 
 def _parse_fitted(stored: FolderContent, encoder: Encoder) -> tuple[Fitted, Path] | None:
-    if not _checked(stored, lambda: _part_of(stored)).is_same(encoder.to_part()):
+    if not _part_of(stored).is_same(encoder.to_part()):
         return None
-    return _checked(stored, lambda: _from_stored(stored)), stored.folders["calibrator"]
+    return _fitted_of(stored), stored.folders["calibrator"]
 
 
 def _part_of(stored: FolderContent) -> EncoderPart:
-    options = {key: stored.options[key] for key in _KEYS}
-    plain = dict(options["encoder"])
-    return EncoderPart(
-        kind=str(plain.pop("kind")),
-        task=task_name(options["task"]),
-        class_names=tuple(options["class_names"]),
-        plain=plain,
-        folder=stored.folders["model"].resolve() if "model" in stored.folders else None,
-        where=str(stored.path),
-    )
-
-
-_KEYS = ("task", "method", "encoder", "class_names", "decisions")
-
-
-def _checked(stored: FolderContent, read: Callable[[], Parsed]) -> Parsed:
-    try:
-        return read()
-    except (KeyError, TypeError, ValueError) as error:
-        raise StorageError(
-            f"{stored.path} does not hold a pipeline as we write it ({error}): restore it from a copy, or fit again"
-        ) from None
+    with as_written(stored.path, KIND):
+        options = read_plain(_StoredOptions, stored.options)
+        kind = options.encoder.pop("kind", None)
+        if not isinstance(kind, str):
+            raise ValueError("encoder.kind is missing")
+        return EncoderPart(
+            kind=kind,
+            task=options.task,
+            class_names=options.class_names,
+            plain=options.encoder,
+            folder=stored.folders["model"].resolve() if "model" in stored.folders else None,
+            where=str(stored.path),
+        )
 
 
 def _to_options(fitted: Fitted) -> dict[str, Any]:
@@ -150,23 +168,30 @@ def _to_arrays(fitted: Fitted) -> Arrays:
     return arrays
 
 
-def _from_stored(stored: FolderContent) -> Fitted:
-    arrays, options = stored.arrays, stored.options
-    drift = None
-    if "drift_distance" in arrays:
-        drift = DriftQuantiles(distance=arrays["drift_distance"], agreement=arrays["drift_agreement"])
-    held_out = arrays["held_out"]
-    validation = outputs_from_arrays(arrays, options["class_names"])
-    if held_out.dtype != np.bool_ or held_out.shape != (len(validation),):
-        raise ValueError("held_out does not go with the validation rows")
-    return Fitted(
-        method=str(options["method"]),
-        calibrator=load_calibrator(stored.folders["calibrator"]),
-        validation=validation,
-        held_out=held_out,
-        decisions=registry.from_plain(options["decisions"]),
-        drift=drift,
-    )
+def _fitted_of(stored: FolderContent) -> Fitted:
+    with as_written(stored.path, KIND):
+        options = read_plain(_StoredOptions, stored.options)
+        arrays = stored.arrays
+        validation = outputs_from_arrays(arrays, options.class_names)
+        check_arrays(arrays, _STORED_ARRAYS, {"rows": len(validation)})
+        drift = None
+        if "drift_distance" in arrays:
+            drift = DriftQuantiles(distance=arrays["drift_distance"], agreement=arrays["drift_agreement"])
+        fitted = Fitted(
+            method=options.method,
+            calibrator=load_calibrator(stored.folders["calibrator"]),
+            validation=validation,
+            held_out=arrays["held_out"],
+            decisions=registry.from_plain(options.decisions),
+            drift=drift,
+        )
+        check_consistent(fitted)
+        return fitted
+
+
+def _widths(outputs: Outputs) -> list[int]:
+    columns = () if outputs.features is None else (outputs.features,)
+    return [array.shape[1] for array in (*columns, *(outputs.layers or ()))]
 
 
 def _is_inside(folder: Path, target: Path) -> bool:

@@ -19,6 +19,7 @@ from knn_ue.arrays import (
 )
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent, generation_of, locked, parse_folder, storage_errors
+from knn_ue.storage.schema import as_written
 from knn_ue.storage.tensors import PackedTexts, valid_unicode
 from knn_ue.stores.chunks import Chunk, write_chunks
 from knn_ue.stores.contract import MEMORY
@@ -312,15 +313,11 @@ class Datastore:
 
     @classmethod
     def _from_stored(cls, stored: FolderContent) -> "Datastore":
-        try:
+        with as_written(stored.path, KIND):
             store = cls(read_rows(stored), stored)
             journal, changes = read_journal(stored)
             for change in changes:
                 store._state = store._after(change)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(
-                f"{stored.path} does not hold a datastore as we write it ({error}): restore it from a copy"
-            ) from None
         store._state = replace(store._state, journal=journal)
         return store
 

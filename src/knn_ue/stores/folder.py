@@ -3,21 +3,42 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray, IntArray, label_vector
+from knn_ue.arrays import FloatArray
 from knn_ue.storage import FolderContent, write_folder
-from knn_ue.storage.tensors import PackedTexts, stored_array
+from knn_ue.storage.schema import MAX_CLASSES, ArrayRule, Within, check_arrays, read_plain
+from knn_ue.storage.tensors import PackedTexts
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.faiss_index import FaissIndex, Index, check_keeps_vectors, read_index
 from knn_ue.stores.journal import Added, Change, Journal, Removed, start_journal
-from knn_ue.stores.options import IndexOptions, Normalization, check_range, check_stored_factory
+from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, check_stored_factory
 from knn_ue.stores.segment import Segment
 
 KIND = "datastore"
 MAX_ID = 2**62
+_MAX_COLUMNS = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """What the meta.json of a datastore holds."""
+
+    index: IndexOptions
+    normalize: Normalize
+    next_id: Annotated[int, Within(0, MAX_ID)]
+    n_columns: Annotated[int, Within(1, _MAX_COLUMNS)]
+    keep_vectors: bool
+
+
+# Beside texts and normalization, which check their own.
+_STORED_ARRAYS = {
+    "ids": ArrayRule(dtype=np.int64, shape=("rows",), within=Within(0, MAX_ID)),
+    "labels": ArrayRule(dtype=np.int64, shape=("rows",), within=Within(0, MAX_CLASSES)),
+    "vectors": ArrayRule(dtype=np.float32, shape=("rows", "columns"), optional=True),
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,39 +85,31 @@ def write_rows(
 
 def read_rows(stored: FolderContent) -> IndexedRows:
     """Return what `write_rows` wrote, without the changes; ValueError, KeyError or TypeError where it is not that."""
-    arrays = stored.arrays
-    ids = stored_array(arrays, "ids", np.int64, 1)
-    labels = label_vector(stored_array(arrays, "labels", np.int64, 1), "labels")
+    arrays, options = stored.arrays, read_plain(_StoredOptions, stored.options)
+    check_arrays(arrays, _STORED_ARRAYS, {"columns": options.n_columns})
+    ids = arrays["ids"]
     texts = PackedTexts.from_arrays(arrays)
-    if not len(ids) == len(labels) == len(texts):
+    if len(ids) != len(texts):
         raise ValueError("its arrays have different lengths")
-    next_id = stored.options["next_id"]
-    if type(next_id) is not int or not 0 <= next_id <= MAX_ID:
-        raise ValueError(f"its next id is {next_id!r}")
-    if len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[0] < 0 or ids[-1] >= next_id):
+    if len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[-1] >= options.next_id):
         raise ValueError("its ids do not rise")
-    options = IndexOptions(**stored.options["index"])
-    check_stored_factory(options.factory)
-    vectors, index = _read_index(stored, ids, options)
+    check_stored_factory(options.index.factory)
+    vectors, index = _read_index(stored, options)
     return IndexedRows(
-        segment=Segment.of(vectors, ids, labels, texts, index, source=stored),
-        options=options,
-        normalization=Normalization.from_arrays(stored.options["normalize"], arrays, index.n_columns),
-        next_id=next_id,
+        segment=Segment.of(vectors, ids, arrays["labels"], texts, index, source=stored),
+        options=options.index,
+        normalization=Normalization.from_arrays(options.normalize, arrays, index.n_columns),
+        next_id=options.next_id,
     )
 
 
-def _read_index(stored: FolderContent, ids: IntArray, options: IndexOptions) -> tuple[FloatArray | None, Index]:
-    keep_vectors = stored.options.get("keep_vectors", True)  # folders of the first versions do not say it
-    if keep_vectors is False:
+def _read_index(stored: FolderContent, stated: _StoredOptions) -> tuple[FloatArray | None, Index]:
+    options = stated.index
+    if not stated.keep_vectors:
         check_keeps_vectors(options)
-        n_columns = stored.options["n_columns"]
-        if type(n_columns) is not int or n_columns < 1:
-            raise ValueError(f"its number of columns is {n_columns!r}")
-        return None, read_index(stored.files["index"], (len(ids), n_columns), None, options)
-    vectors = stored_array(stored.arrays, "vectors", np.float32, 2)
-    if keep_vectors is not True or len(vectors) != len(ids) or not vectors.shape[1]:
-        raise ValueError("its arrays have different lengths")
+        shape = (len(stored.arrays["ids"]), stated.n_columns)
+        return None, read_index(stored.files["index"], shape, None, options)
+    vectors = stored.arrays["vectors"]
     check_range(vectors)  # short ones may be all that is left of longer ones
     if options.factory == "Flat" or "index" not in stored.files:
         return vectors, ExactIndex(vectors)

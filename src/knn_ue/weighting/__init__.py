@@ -12,7 +12,13 @@ from knn_ue.weighting.formula import (
     knn_weight,
     knn_weight_gradient,
 )
-from knn_ue.weighting.scaling import ScaledLogits, TemperatureMap, fit_temperature, fit_temperature_map
+from knn_ue.weighting.scaling import (
+    ScaledLogits,
+    TemperatureMap,
+    check_temperature,
+    fit_temperature,
+    fit_temperature_map,
+)
 
 __all__ = [
     "TAU_RANGE",
@@ -26,6 +32,7 @@ __all__ = [
     "Weight",
     "WeightParams",
     "agreement",
+    "check_temperature",
     "explain_rows",
     "fit_temperature",
     "fit_temperature_map",

@@ -21,6 +21,7 @@ Distance = Literal["euclidean", "squared"]
 Positivity = Literal["bounded", "floor"]
 
 FLOOR_WIDTH = 0.05
+_LARGEST_PARAM = 1e150  # products of two of them are still finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,11 @@ class WeightParams:
         values = (self.alpha, self.tau, self.lam, self.b)
         if not np.isfinite(values).all() or self.tau <= 0 or self.alpha < 0 or self.lam < 0:
             raise InvalidInputError(f"alpha >= 0, tau > 0, lam >= 0 and a finite b are needed, got {self}")
+        if max(map(abs, values)) > _LARGEST_PARAM or self.tau < 1 / _LARGEST_PARAM:
+            raise InvalidInputError(
+                f"alpha, tau, lam and b must be at most {_LARGEST_PARAM:.0e}, and tau at least "
+                f"{1 / _LARGEST_PARAM:.0e}, got {self}"
+            )
         if positivity == "bounded" and self.lam * self.b < 0:
             raise InvalidInputError(
                 f"b must be at least 0, got {self.b}: a negative weight would change predictions; "

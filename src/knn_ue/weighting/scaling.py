@@ -9,10 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.errors import InvalidInputError
 
 # softmax(w * logits) must stay distinguishable from uniform and from one-hot: typical logit gaps x weight.
 _WEIGHT_RANGE = (1e-6, 1e6)
 MIN_WEIGHT = 1e-12
+# One over it is finite, so that it never makes a NaN of a logit.
+_TEMPERATURE_RANGE = (1e-300, 1e300)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +85,25 @@ class TemperatureMap:
     intercept: float
     slopes: tuple[float, ...]
 
+    def __post_init__(self) -> None:
+        check_temperature(self.intercept, "intercept")
+        if not all(0 <= slope <= _TEMPERATURE_RANGE[1] for slope in self.slopes):
+            raise InvalidInputError(f"slopes must lie within 0 and {_TEMPERATURE_RANGE[1]:.0e}, got {self.slopes}")
+
     def weight(self, scores: FloatArray) -> FloatArray:
         """Return 1 / T (n,) for `scores` (n, m), always positive; an infinite score means an infinite T."""
         # A slope of zero ignores its score, even an infinite one.
-        terms = np.where(np.asarray(self.slopes) > 0, scores, 0.0) * np.asarray(self.slopes)
-        weight: FloatArray = np.maximum(1.0 / (self.intercept + terms.sum(axis=1)), MIN_WEIGHT)
+        with np.errstate(over="ignore"):  # an infinite temperature is a stated answer
+            terms = np.where(np.asarray(self.slopes) > 0, scores, 0.0) * np.asarray(self.slopes)
+            weight: FloatArray = np.maximum(1.0 / (self.intercept + terms.sum(axis=1)), MIN_WEIGHT)
         return weight
+
+
+def check_temperature(value: float, name: str = "temperature") -> None:
+    """Raise unless softmax(logits / `value`) can be computed."""
+    low, high = _TEMPERATURE_RANGE
+    if not low <= value <= high:
+        raise InvalidInputError(f"{name} must lie within {low:.0e} and {high:.0e}, got {value}: fit again")
 
 
 def fit_temperature_map(logits: FloatArray, labels: IntArray, scores: FloatArray) -> TemperatureMap:
