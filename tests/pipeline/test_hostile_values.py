@@ -1,0 +1,209 @@
+"""A UE folder whose checksums are right and whose values are hostile gives one `StorageError` when it is loaded."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from knn_ue.errors import StorageError
+from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.folder import read_fitted
+from pipelines import N_NEIGHBORS, TEXT, WORDS, fit, said_by_the_model
+from stores.hostile import read_meta, replace_arrays, write_meta
+from tiny_models import ROWS
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+CALIBRATORS = {
+    "temperature": {"temperature": [0, -1.0, 1e-320, float("nan"), float("inf"), "1", None, 10**400]},
+    "mahalanobis": {"intercept": [0, float("nan"), -1.0, 1e-320, None], "slope": [-1.0, float("nan"), "x", []]},
+    "dac": {"intercept": [0, float("nan")], "slopes": [[], [1.0] * 9, [float("nan")] * 2, 1.0], "n_neighbors": [10**9]},
+    "density-softmax": {"highest": [float("nan"), 1e308, None], "scale": [0, -1, 1e-320, float("inf")]},
+    "softmax": {"n_classes": [None, 1, 3, 2.0, 10**9], "strange": [1]},
+    "knn-ue": {
+        "n_neighbors": [0, -1, 10**9, 8.0, None, True],
+        "use_labels": [None, 1, "yes"],
+        "distance": ["cosine", None, 3],
+        "tau_range": [None, [1], [2, 1], [0, 1], [1, float("nan")]],
+        "fitted": [None, {}, [], 3],
+        "params": [{}, 3, {"alpha": 1.0, "tau": 1e-320}],
+    },
+}
+PIPELINE = {
+    "task": [None, "text", "ner", "token-classification", 3],
+    "class_names": [None, [], ["a"], ["a", "a"], [1, 2], ["a", "b", "c"], "ab", ["other", "names"]],
+    "method": [None, "unknown", "dac", 3, ["knn-ue"]],
+    "decisions": [None, {}, [None], [{}], [{"kind": None}], [{"kind": "unknown"}], "risk"],
+    "encoder": [None, [], {}, {"kind": 3}, {"kind": "unknown"}],
+    "strange": [1],
+}
+ENCODER = {
+    "options": [None, []],
+    "model": [None, {}, {"name": 3, "commit": None}],
+    "strange": [1],
+}
+OPTIONS = {
+    "layer": ["x", 99, 1.5, None],
+    "pooling": ["x", 3, []],
+    "all_layers": [None, 1],
+    "max_length": [0, -1, 10**12, "x"],
+    "batch_size": [0, 10**12, None, 1.5],
+    "passes": [0, 10**9, None],
+    "context_words": [-1, 10**12],
+}
+THRESHOLD = {
+    "n": [0, -1, None, 10**30, 1.5],
+    "n_answered": [0, "x", 10**9],
+    "n_errors": [-1, 10**9, None],
+    "threshold": [-1.0, 2.0, "x", float("nan")],
+    "target_risk": [0, 1, None, "x"],
+    "delta": [0, 2],
+    "bound": [float("nan"), -1, 2],
+    "strange": [1],
+}
+
+
+def every(table):
+    return [(key, value) for key, values in table.items() for value in values]
+
+
+@pytest.fixture(scope="module")
+def saved(models, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    for method in CALIBRATORS:
+        pipe = UncertaintyPipeline.from_pretrained(models[TEXT], device="cpu")
+        validation = said_by_the_model(pipe, 40, start=100, wrong_every=40)
+        pipe.fit(ROWS[TEXT](60), validation, n_neighbors=N_NEIGHBORS, method=method, target_risk=0.5)
+        assert pipe.threshold_.found
+        pipe.save(folder / method)
+    fit(models[WORDS], WORDS, method="knn-ue-entity").save(folder / "words")
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    return shutil.copytree(saved / "knn-ue", tmp_path / "ue")
+
+
+def change(folder, place, key, value):
+    meta = read_meta(folder)
+    inner = meta["options"]
+    for step in place:
+        inner = inner[step]
+    assert key in inner or key == "strange"
+    inner[key] = value
+    write_meta(folder, meta)
+
+
+def open_whole(folder):
+    return UncertaintyPipeline.load(folder, device="cpu")
+
+
+def is_refused(folder, opened_by=read_fitted):
+    with pytest.raises(StorageError) as error:
+        opened_by(folder)
+    assert len(str(error.value)) < 1000
+    assert "\n" not in str(error.value)
+
+
+def test_the_folder_opens_as_it_is(folder):
+    assert len(UncertaintyPipeline.load(folder, device="cpu")(["a"])) == 1
+
+
+@pytest.mark.parametrize(("key", "value"), every(PIPELINE))
+def test_a_hostile_value_of_the_pipeline_is_refused(folder, key, value):
+    change(folder, (), key, value)
+
+    is_refused(folder, open_whole)
+
+
+@pytest.mark.parametrize(("key", "value"), every(ENCODER))
+def test_a_hostile_value_of_the_encoder_is_refused(folder, key, value):
+    change(folder, ("encoder",), key, value)
+
+    is_refused(folder, open_whole)
+
+
+@pytest.mark.parametrize(("key", "value"), every(OPTIONS))
+def test_a_hostile_option_of_the_encoder_is_refused(folder, key, value):
+    change(folder, ("encoder", "options"), key, value)
+
+    is_refused(folder, open_whole)
+
+
+@pytest.mark.parametrize(("key", "value"), every(THRESHOLD))
+def test_a_hostile_value_of_the_threshold_is_refused(folder, key, value):
+    change(folder, ("decisions", 0), key, value)
+
+    is_refused(folder, open_whole)
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "value"), [(name, *case) for name, table in CALIBRATORS.items() for case in every(table)]
+)
+def test_a_hostile_value_of_the_calibrator_is_refused(saved, tmp_path, method, key, value):
+    folder = shutil.copytree(saved / method, tmp_path / "ue")
+    (calibrator,) = folder.glob("calibrator.*")
+    change(calibrator, (), key, value)
+
+    is_refused(folder)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"drift_distance": np.zeros(100)},
+        {"drift_distance": np.full(101, np.nan)},
+        {"drift_distance": None},
+        {"drift_distance": None, "drift_agreement": None},
+        {"drift_agreement": np.linspace(1, 0, 101)},
+        {"held_out": np.zeros(40)},
+        {"held_out": None},
+        {"labels": None},
+        {"logits": np.zeros((0, 2), dtype=np.float32)},
+        {"features": np.zeros((40, 3), dtype=np.float32)},
+        {"features": None},
+    ],
+)
+def test_hostile_arrays_are_refused(folder, arrays):
+    replace_arrays(folder, **arrays)
+
+    is_refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value"),
+    [
+        ((), "entities", {}),
+        ((), "fitted", None),
+        (("entities",), "clear_exponent", -1.0),
+        (("entities",), "clear_exponent", 1e300),
+        (("entities",), "exponents", [1.0]),
+        (("entities", "usual"), "distance", 0.0),
+        (("entities", "usual"), "beside", float("nan")),
+        (("entities", "entity"), "slopes", [1.0] * 7),
+        (("entities", "entity"), "scale", [1e-320] * 7),
+        (("entities", "missed"), "center", None),
+        (("entities", "missed"), "slopes", [1e308] * 4),
+    ],
+)
+def test_a_hostile_value_of_the_entity_model_is_refused(saved, tmp_path, place, key, value):
+    folder = shutil.copytree(saved / "words", tmp_path / "ue")
+    (calibrator,) = folder.glob("calibrator.*")
+    change(calibrator, place, key, value)
+
+    is_refused(folder)
+
+
+def test_a_folder_without_hostile_values_still_says_the_same(saved, tmp_path):
+    rows = ROWS[TEXT](3, start=300)
+    answers = UncertaintyPipeline.load(saved / "knn-ue", device="cpu")(rows)
+
+    meta = json.loads((saved / "knn-ue" / "meta.json").read_text())
+    folder = shutil.copytree(saved / "knn-ue", tmp_path / "ue")
+    write_meta(folder, meta)
+
+    assert UncertaintyPipeline.load(folder, device="cpu")(rows) == answers
