@@ -184,10 +184,12 @@ def test_hostile_arrays_are_refused(folder, arrays):
         (("entities",), "exponents", [1.0]),
         (("entities", "usual"), "distance", 0.0),
         (("entities", "usual"), "beside", float("nan")),
+        (("entities",), "ingredients", ["type"]),
+        (("entities",), "ingredients", ["type"] * 9),
         (("entities", "entity"), "slopes", [1.0] * 7),
         (("entities", "entity"), "scale", [1e-320] * 7),
-        (("entities", "missed"), "center", None),
-        (("entities", "missed"), "slopes", [1e308] * 4),
+        (("entities", "missed", "any_case"), "center", None),
+        (("entities", "missed"), "any_case", None),
     ],
 )
 def test_a_hostile_value_of_the_entity_model_is_refused(saved, tmp_path, place, key, value):
