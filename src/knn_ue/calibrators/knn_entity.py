@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from knn_ue.arrays import check_positive
+from knn_ue.calibrators.adapted import rescaled_reading
 from knn_ue.calibrators.contract import Found, SavedState, Stores, TaggedAnswer
 from knn_ue.calibrators.knn import KnnUE, StoredKnn
 from knn_ue.entities import EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
@@ -55,7 +56,7 @@ class KnnUEEntity(KnnUE):
         """Return the scores of the entities and sentences of `outputs`, which need groups and class_names."""
         model = self._ready_model(outputs)
         (neighbors,) = self._neighbors(outputs, found).values()
-        return model.read(outputs, neighbors)
+        return self._in_domain(model.read(outputs, neighbors))
 
     def explain_entities(self, outputs: Outputs, *, top: int = 5) -> list[EntityExplanation]:
         """Return for each entity its score, what raised and lowered it, and its `top` nearest training examples."""
@@ -67,9 +68,12 @@ class KnnUEEntity(KnnUE):
         model = self._ready_model(outputs)
         found = self._neighbors(outputs, found)
         (neighbors,) = found.values()
-        reading = model.read(outputs, neighbors)
+        reading = self._in_domain(model.read(outputs, neighbors))
         explained = explain_entities(model, outputs, reading, neighbors, self.store.texts_of, top=top)
         return TaggedAnswer(prediction=self.predict(outputs, found=found), reading=reading, explanations=explained)
+
+    def _in_domain(self, reading: SentenceReading) -> SentenceReading:
+        return rescaled_reading(reading, self.log_scales) if self.log_scales else reading
 
     def _ready_model(self, outputs: Outputs) -> EntityModel:
         self._check_ready(outputs)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from knn_ue.cli.adapt import adapt, sample
 from knn_ue.cli.demo import demo
 from knn_ue.cli.evaluate import evaluate
 from knn_ue.cli.explain import explain
@@ -83,7 +84,7 @@ def main(
     """Ask a classifier how sure it really is: confidence from the nearest training examples.
 
     Start with [bold]knn-ue demo --out my-demo[/bold], or with your own files: train, fit, predict,
-    evaluate, explain, serve.
+    evaluate, explain, serve; sample and adapt for a new domain.
 
     Data (F) is JSON lines, CSV/TSV or CoNLL columns, each also .gz, or a source: vader:movies, hub:owner/name:split.
 
@@ -97,7 +98,7 @@ def main(
 
 
 app.callback(help=help_of(main))(main)
-for command in (train, fit, predict, evaluate, explain, serve, demo):
+for command in (train, fit, predict, evaluate, explain, sample, adapt, serve, demo):
     app.command(help=help_of(command))(command)
 index_app.command(help=help_of(move))(move)
 app.add_typer(index_app, name="index")
