@@ -165,7 +165,7 @@ def domains_to_plain(domains: Mapping[str, Domain]) -> tuple[list[dict[str, Any]
 
 def domain_rules(stored: Sequence[StoredDomain], n_classes: int) -> dict[str, ArrayRule]:
     """Return what the arrays of the domains may be."""
-    rules = {}
+    rules: dict[str, ArrayRule] = {}
     for number, domain in enumerate(stored):
         for unit in domain.adaptation.units:
             columns, size = n_classes if unit == "rows" else 2, f"{number}.{unit}"
