@@ -24,11 +24,13 @@ from knn_ue.errors import KnnUeError
 class _OneSentence(TyperGroup):
     """Runs a command; what the library raises on purpose, or the disk says, needs no traceback."""
 
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        # Here and not at import: a package that adds a command may import ours.
-        for name, command in plugin_commands().items():
-            self.commands.setdefault(name, command)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # Other packages are asked only for what is not ours: one that adds a command may import this one.
+        return super().get_command(ctx, cmd_name) or plugin_commands().get(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        ours = super().list_commands(ctx)
+        return [*ours, *(name for name in plugin_commands() if name not in ours)]
 
     def invoke(self, ctx: Any) -> Any:
         try:

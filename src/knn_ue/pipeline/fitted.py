@@ -93,13 +93,6 @@ def shown_neighbors(found: Found) -> Neighbors | None:
     return next(reversed(list(found.values())), None)
 
 
-def search_neighbors(calibrator: Calibrator, outputs: Outputs, n_neighbors: int) -> Neighbors | None:
-    """Return the nearest training examples of each row in the store that answers show."""
-    for name, store in reversed(list(calibrator.stores.items())):
-        return store.search(calibrator.queries(outputs)[name], n_neighbors)
-    return None
-
-
 def closeness(neighbors: Neighbors, predicted: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return what drift is measured by: the mean distance (n,) to the neighbors found, inf where none was, and the
     share (n,) of all neighbors asked for that carry the `predicted` label."""
