@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.adapting import LARGEST, rescale
-from knn_ue.arrays import FloatArray, check_positive, softmax
+from knn_ue.arrays import BoolArray, FloatArray, check_positive, softmax
 from knn_ue.entities import EntityExplanation, SentenceReading
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
@@ -107,12 +107,22 @@ class Calibrator(ABC):
         del outputs
         return {}
 
+    def searched(self, outputs: Outputs) -> BoolArray | None:
+        """Return which rows (n,) `search` looks up, None for all: the others get along without neighbors."""
+        del outputs
+        return None
+
     def search(self, outputs: Outputs) -> Found:
-        """Return the `n_neighbors` nearest stored examples of each row, from one search for each store."""
+        """Return the `n_neighbors` nearest stored examples of each row that needs them, from one search per store."""
         queries, stores = self.queries(outputs), self.stores
         if queries.keys() != stores.keys():
             raise InvalidInputError(f"there are {len(stores)} stores but {len(queries)} layers: pass the same layers")
-        return {name: store.search(queries[name], self.n_neighbors) for name, store in stores.items()}
+        rows = self.searched(outputs)
+        if rows is None:
+            return {name: store.search(queries[name], self.n_neighbors) for name, store in stores.items()}
+        return {
+            name: store.search(queries[name][rows], self.n_neighbors).spread(rows) for name, store in stores.items()
+        }
 
     def fit(self, validation: Outputs, *, found: Found | None = None) -> Self:
         """Learn from labeled `validation` outputs that the model was not trained on."""

@@ -111,6 +111,9 @@ def drift_quantiles(
     if neighbors is None:
         return None
     distance, agreement = closeness(neighbors, validation.predicted)
+    searched = calibrator.searched(validation)
+    if searched is not None and searched.any():
+        distance, agreement = distance[searched], agreement[searched]
     # Percentiles are values of rows, without interpolation, which between two infinite ones is undefined.
     return DriftQuantiles(
         distance=read_only(np.quantile(distance, _LEVELS, method="inverted_cdf")),
