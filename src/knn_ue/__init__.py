@@ -12,7 +12,6 @@ from knn_ue.calibrators import (
     MahalanobisScaling,
     SoftmaxResponse,
     TemperatureScaling,
-    adapt_calibrator,
 )
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
 from knn_ue.familiarity import Familiarity
@@ -54,7 +53,6 @@ __all__ = [
     "TemperatureScaling",
     "UncertaintyPipeline",
     "WeightParams",
-    "adapt_calibrator",
     "evaluate",
     "load_calibrator",
     "make_calibrator",

@@ -39,8 +39,7 @@ class Answer(Plain):
     """The answer to a text or pair: the label, the calibrated score and the model's own (`raw_score`).
 
     Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
-    that other decisions add (see `knn_ue.decisions`). `domain` is the domain whose scale the score has; None where
-    there is none.
+    that other decisions add (see `knn_ue.decisions`).
     """
 
     label: str | None
@@ -49,7 +48,6 @@ class Answer(Plain):
     abstained: bool
     would_be: str | None = None
     decisions: Mapping[str, Any] | None = None
-    domain: str | None = None
     neighbors: tuple[NeighborExample, ...]
 
 
@@ -115,7 +113,6 @@ class SentenceAnswer(Plain):
     score: float | None = None
     none_missed: float | None = None
     missed: tuple[MissedEntity, ...] | None = None
-    domain: str | None = None
 
 
 AnyAnswer = Answer | SentenceAnswer

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import (
-    BoolArray,
     FloatArray,
     IntArray,
     check_length,
@@ -36,7 +35,8 @@ class Outputs:
     layer; `views` (n, views, k) float32, what familiarity looks at; `groups` (n,), the sentence of each word;
     `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second";
     `words`, those of tagged sentences as they are written, for models that do not see capital letters: they are
-    evidence for entities. Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or tensors of any
+    evidence for entities; `decoded` (n,) class numbers, where the model decides on something else than the highest
+    logit, as a parser does. Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or tensors of any
     framework.
 
     >>> outputs = Outputs(features=[[0.0, 1.0]], logits=[[2.0, -1.0]], labels=[0])
@@ -49,6 +49,7 @@ class Outputs:
     labels: IntArray | None = None
     layers: Sequence[FloatArray] | None = None
     views: FloatArray | None = None
+    decoded: IntArray | None = None
     groups: IntArray | None = None
     class_names: Sequence[str] | None = None
     texts: Sequence[str] | None = None
@@ -67,6 +68,8 @@ class Outputs:
             checked["features"] = _matrix_of(self.features, "features", n_rows)
         if self.labels is not None:
             checked["labels"] = read_only(label_vector(self.labels, "labels", n_classes=n_classes, length=n_rows))
+        if self.decoded is not None:
+            checked["decoded"] = read_only(label_vector(self.decoded, "decoded", n_classes=n_classes, length=n_rows))
         if self.layers is not None:
             checked["layers"] = tuple(_matrix_of(x, f"layers[{i}]", n_rows) for i, x in enumerate(self.layers))
         if self.views is not None:
@@ -100,7 +103,9 @@ class Outputs:
 
     @cached_property
     def predicted(self) -> IntArray:
-        """The model's own answer (n,): the first maximum of each row of logits."""
+        """The model's own answer (n,): what it `decoded`, or else the first maximum of each row of logits."""
+        if self.decoded is not None:
+            return self.decoded
         predicted: IntArray = self.logits.argmax(axis=1)
         return predicted
 
@@ -114,6 +119,7 @@ class Outputs:
             labels=None if self.labels is None else self.labels[chosen],
             layers=None if self.layers is None else [layer[chosen] for layer in self.layers],
             views=None if self.views is None else self.views[chosen],
+            decoded=None if self.decoded is None else self.decoded[chosen],
             groups=None if self.groups is None else self.groups[chosen],
             texts=None if self.texts is None else [self.texts[row] for row in chosen],
             pairs=None if self.pairs is None else [self.pairs[row] for row in chosen],
@@ -176,13 +182,6 @@ class Neighbors:
         """Return the neighbors of the queries at `rows` (numbers, a slice or a boolean mask)."""
         chosen = _row_numbers(rows, len(self))
         return replace(self, ids=self.ids[chosen], distances=self.distances[chosen], labels=self.labels[chosen])
-
-    def spread(self, rows: BoolArray) -> "Neighbors":
-        """Return these as the neighbors of the rows that the mask `rows` (n,) marks, and none for the others."""
-        shape = (len(rows), self.n_neighbors)
-        ids, labels, distances = np.full(shape, -1), np.full(shape, -1), np.full(shape, np.inf)
-        ids[rows], labels[rows], distances[rows] = self.ids, self.labels, self.distances
-        return replace(self, ids=ids, distances=distances, labels=labels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

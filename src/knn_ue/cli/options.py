@@ -50,7 +50,22 @@ def _share(value: float | None) -> float | None:
     return value
 
 
-Ue = Annotated[Path, typer.Argument(metavar="UE", help="A folder that [bold]knn-ue fit[/bold] wrote.")]
+def _ue_folder(path: Path) -> Path:
+    """Return the UE folder; that of a spaCy pipeline is the folder of our component in it."""
+    if not (path / "config.cfg").is_file():
+        return path
+    found = [meta.parent for meta in sorted(path.glob("*/meta.json"))]
+    return found[0] if len(found) == 1 else path
+
+
+Ue = Annotated[
+    Path,
+    typer.Argument(
+        metavar="UE",
+        callback=_ue_folder,
+        help="A folder that [bold]knn-ue fit[/bold] or [bold]knn-ue spacy fit[/bold] wrote.",
+    ),
+]
 TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="The labeled texts to learn from.")]
 Method = Annotated[
     str,
@@ -67,10 +82,6 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is th
 AbstainBelow = Annotated[
     float | None,
     typer.Option(metavar="C", callback=_share, help="Abstain where the score is lower; default: the fitted threshold."),
-]
-Domain = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Domain whose scores to give; 'general' is without any (default: as adapted)."),
 ]
 Top = Annotated[int, typer.Option(min=0, metavar="N", help="How many neighbors to give with each answer.")]
 

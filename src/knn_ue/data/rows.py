@@ -1,8 +1,4 @@
-"""The records of labeled text that every reader returns.
-
-`domain` is the domain whose scores a row asks for, `sample_weight` what it counts where labels were drawn unevenly
-(see docs/adapting.md); both are None in most files.
-"""
+"""The records of labeled text that every reader returns."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,8 +19,6 @@ class TextRow:
     label: str | None = None
     label_counts: Mapping[str, int] | None = field(default=None, hash=False)
     ratings: tuple[int, ...] | None = None
-    domain: str | None = field(default=None, repr=False)
-    sample_weight: float | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +29,6 @@ class PairRow:
     hypothesis: str
     label: str | None = None
     label_counts: Mapping[str, int] | None = field(default=None, hash=False)
-    domain: str | None = field(default=None, repr=False)
-    sample_weight: float | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +41,6 @@ class TaggedRow:
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    domain: str | None = field(default=None, repr=False)
-    sample_weight: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", tuple(self.tokens))

@@ -125,9 +125,7 @@ def write_folder(
             meta = _write_parts(folder, generation, arrays, files or {}, folders or {}, journal)
             meta |= {"format": FORMAT, "library": library_version(), "kind": kind, "identity": identity}
             meta |= {"generation": generation, "options": options}
-            content = encode_meta(folder, meta)
-            sync(folder)  # the data files must be findable before anything names them
-            write_file(folder / META, content, draft=folder / f"{META}.{generation}")
+            _commit(folder, generation, meta)
         except BaseException:
             if _committed_generation(folder) != generation:  # an interrupt may strike just after the commit
                 _remove_ours(folder, lambda name: generation in name)
@@ -226,6 +224,12 @@ def _write_parts(
         journal(_journal_path(folder, generation), generation)
         sync(_journal_path(folder, generation))
     return {"files": entries, "folders": subfolders, "journal": journal is not None}
+
+
+def _commit(folder: Path, generation: str, meta: Meta) -> None:
+    content = encode_meta(folder, meta)
+    sync(folder)  # the data files must be findable before anything names them
+    write_file(folder / META, content, draft=folder / f"{META}.{generation}")
 
 
 def _committed_generation(folder: Path) -> str | None:

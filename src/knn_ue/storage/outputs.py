@@ -11,7 +11,7 @@ from knn_ue.types import Outputs
 Arrays = dict[str, npt.NDArray[Any]]
 _LAYER = "layers."
 _WORD = "word"
-_OPTIONAL = ("features", "labels", "views", "groups")
+_OPTIONAL = ("features", "labels", "views", "decoded", "groups")
 
 
 def outputs_to_arrays(outputs: Outputs) -> Arrays:

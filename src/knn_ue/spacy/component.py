@@ -1,0 +1,197 @@
+"""`knn_ue_entities`: the component that sets `ent._.confidence`, trained once and saved with its pipeline."""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+from spacy.language import Language
+
+from knn_ue.data.splits import half_of
+from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.folder import KIND, read_fitted
+from knn_ue.spacy.annotate import annotate
+from knn_ue.spacy.attributes import AttributeNames
+from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions, read_part
+from knn_ue.spacy.gold import gold_docs, labels_of, read_examples
+from knn_ue.spacy.sources import source_of
+from knn_ue.spacy.tagging import TypeMap
+from knn_ue.storage import read_folder
+from knn_ue.storage.schema import as_written
+from knn_ue.stores import writable
+from knn_ue.types import Outputs
+
+FACTORY = "knn_ue_entities"
+METHOD = "knn-ue-entity"
+_FEW_ENTITIES = 50
+
+
+class EntityConfidence:
+    """A calibrated probability for each entity that a component of the pipeline finds.
+
+    `source` is that component, `map` what its types are called in the labeled data, `top` how many neighbors each
+    entity shows. It is fitted with `fit`, or by `nlp.initialize`, and changes nothing but the attributes it sets.
+    """
+
+    def __init__(
+        self,
+        nlp: Language,
+        name: str = FACTORY,
+        *,
+        source: str = "ner",
+        map: Mapping[str, str] | None = None,
+        n_neighbors: int = 32,
+        top: int = 3,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.nlp = nlp
+        self.name = name
+        self.source = source
+        self.map = dict(map or {})
+        self.n_neighbors = n_neighbors
+        self.top = top
+        self.attributes = AttributeNames.of(attributes or {})
+        self.attributes.register()
+        self.pipe_: UncertaintyPipeline | None = None
+
+    def __call__(self, doc: Any) -> Any:
+        """Set the attributes of one doc."""
+        self._annotate([doc])
+        return doc
+
+    def pipe(self, stream: Iterable[Any], *, batch_size: int = 64) -> Iterator[Any]:
+        """Set the attributes of each doc, `batch_size` at a time."""
+        remaining = iter(stream)
+        while docs := list(islice(remaining, batch_size)):
+            self._annotate(docs)
+            yield from docs
+
+    def fit(self, examples: Iterable[Any], validation: Iterable[Any] | None = None, *, seed: int = 0) -> Self:
+        """Learn from labeled `Example` objects: store one part, fit on the other, which the first must not contain.
+
+        Without `validation` the examples are split in halves at random. Neither should have trained the recognizer:
+        what it knows by heart it is sure of.
+        """
+        stored, held_out = list(examples), [] if validation is None else list(validation)
+        if validation is None:
+            second = half_of(len(stored), second=True, seed=seed)
+            held_out = [example for number, example in enumerate(stored) if number in second]
+            stored = [example for number, example in enumerate(stored) if number not in second]
+        if not stored or not held_out:
+            raise InvalidInputError(
+                f"fit needs examples to store and examples to fit on, got {len(stored)} and {len(held_out)}: add some"
+            )
+        types = TypeMap.between(
+            source_of(self.nlp, self.source).labels, labels_of(stored) | labels_of(held_out), self.map
+        )
+        encoder = SpacyEncoder(self.nlp, types, options=SpacyOptions(source=self.source), skip=self.name)
+        train, fitted_on = (self._labeled(encoder, part) for part in (stored, held_out))
+        # A sentence of ten examples has a few hundred words: there the neighbors are fewer, not the examples more.
+        n_neighbors = min(self.n_neighbors, max(1, len(train) // 10))
+        pipe = UncertaintyPipeline(encoder)
+        pipe.fit(train, fitted_on, method=METHOD, index="exact", n_neighbors=n_neighbors, seed=seed)
+        self.pipe_ = pipe
+        self._say_what_is_thin(fitted_on)
+        return self
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Any]],
+        *,
+        nlp: Language | None = None,
+        train: str | None = None,
+        validation: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Fit, as `nlp.initialize` and `spacy train` do; files named in the config come before `get_examples`."""
+        del nlp  # the pipeline it was made in
+        examples = list(get_examples()) if train is None else read_examples(self.nlp, train)
+        self.fit(examples, None if validation is None else read_examples(self.nlp, validation), seed=seed)
+
+    def add(self, doc: Any) -> list[int]:
+        """Store the words of a doc whose `ents` are right, and return their ids; the next doc finds them.
+
+        The pipeline reads the words again, so that they are stored as it will see them. What was fitted stays.
+        """
+        from spacy.training import Example
+
+        pipe = self._ready()
+        outputs = self._labeled(self._encoder(), [Example(doc, doc)])
+        (store,) = pipe.calibrator_.stores.values()
+        features, labels = outputs.require_features("add"), outputs.require_labels("add")
+        return [int(x) for x in writable(store).add(features, labels, texts=outputs.texts)]
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write what was fitted to the folder `path`; before a fit there is nothing to write."""
+        del exclude
+        if self.pipe_ is not None:
+            self.pipe_.save(path)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        """Read what `to_disk` wrote."""
+        del exclude
+        if not Path(path).exists():  # saved before it was fitted
+            return self
+        stored = read_folder(path, kind=KIND)
+        with as_written(stored.path, FACTORY):
+            plain = dict(stored.options["encoder"])
+            if plain.pop("kind") != SpacyEncoder.kind:
+                raise ValueError("it is another model's")
+            types, options = read_part(plain)
+            if list(types.class_names) != stored.options["class_names"]:
+                raise ValueError("types and classes differ")
+        self.source, self.map = options.source, dict(types.renamed)
+        encoder = SpacyEncoder(self.nlp, types, options=options, skip=self.name)
+        self.pipe_ = UncertaintyPipeline(encoder, read_fitted(path))
+        return self
+
+    def _annotate(self, docs: list[Any]) -> None:
+        annotate(docs, self._encoder(), self._ready().fitted_, self.attributes, top=self.top)
+
+    def _ready(self) -> UncertaintyPipeline:
+        if self.pipe_ is None:
+            raise NotFittedError(f"the component {self.name!r}")
+        return self.pipe_
+
+    def _encoder(self) -> SpacyEncoder:
+        encoder = self._ready().encoder
+        assert isinstance(encoder, SpacyEncoder)  # fit and from_disk make no other
+        return encoder
+
+    def _labeled(self, encoder: SpacyEncoder, examples: list[Any]) -> Outputs:
+        # Those that come after us may need what we set.
+        after = self.nlp.pipe_names[self.nlp.pipe_names.index(self.name) :] if self.name in self.nlp.pipe_names else []
+        size = encoder.options.batch_size
+        return encoder.labeled_outputs(list(gold_docs(self.nlp, examples, skip=after, batch_size=size)))
+
+    def _say_what_is_thin(self, validation: Outputs) -> None:
+        from knn_ue.entities import find_entities
+
+        n_entities = len(find_entities(validation, validation.predicted))
+        if n_entities < _FEW_ENTITIES:
+            warnings.warn(
+                f"{self.name} was fitted on {n_entities} predicted entities, fewer than {_FEW_ENTITIES}: the scores "
+                "stay near what held on other data; label more sentences for scores of your own",
+                stacklevel=3,
+            )
+
+
+@Language.factory(
+    FACTORY,
+    assigns=["doc._.confidence", "doc._.likely_missed", "span._.confidence"],
+    requires=["doc.ents"],
+    default_config={"source": "ner", "map": {}, "n_neighbors": 32, "top": 3, "attributes": {}},
+)
+def make_entity_confidence(
+    nlp: Language,
+    name: str,
+    source: str,
+    map: dict[str, str],
+    n_neighbors: int,
+    top: int,
+    attributes: dict[str, str],
+) -> EntityConfidence:
+    """Return the component, not yet fitted."""
+    return EntityConfidence(nlp, name, source=source, map=map, n_neighbors=n_neighbors, top=top, attributes=attributes)

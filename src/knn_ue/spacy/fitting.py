@@ -1,0 +1,81 @@
+"""A pipeline and labeled files in, a pipeline with confidence out: what `knn-ue spacy fit` does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from knn_ue.answers import Plain
+from knn_ue.entities import find_entities
+from knn_ue.errors import InvalidInputError
+from knn_ue.spacy.component import FACTORY
+from knn_ue.spacy.gold import labels_of, read_examples
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedPipeline(Plain):
+    """What came of a fit: sizes, the `types` that have a score, and those that have none on either side."""
+
+    out: str
+    types: tuple[str, ...]
+    not_scored: tuple[str, ...]
+    not_predicted: tuple[str, ...]
+    n_stored: int
+    n_validation: int
+    n_entities: int
+
+
+def fit_pipeline(
+    pipeline: str,
+    train: str,
+    validation: str | None,
+    out: Path,
+    *,
+    source: str = "ner",
+    renamed: Mapping[str, str] | None = None,
+    n_neighbors: int = 32,
+    seed: int = 0,
+) -> FittedPipeline:
+    """Load the pipeline, add and fit the component, and write the pipeline to `out`.
+
+    A component of an earlier fit is replaced. Without `validation` half of the training texts is used for it.
+    """
+    nlp = load(pipeline)
+    if FACTORY in nlp.pipe_names:
+        nlp.remove_pipe(FACTORY)
+    if source not in nlp.pipe_names:
+        raise InvalidInputError(
+            f"{pipeline} has no component {source!r}, only {', '.join(nlp.pipe_names) or 'none'}: pass --source"
+        )
+    config = {"source": source, "map": dict(renamed or {}), "n_neighbors": n_neighbors}
+    component: Any = nlp.add_pipe(FACTORY, config=config)
+    examples = read_examples(nlp, train)
+    held_out = None if validation is None else read_examples(nlp, validation)
+    component.fit(examples, held_out, seed=seed)
+    nlp.to_disk(out)
+    encoder, outputs = component.pipe_.encoder, component.pipe_.validation_
+    labeled = labels_of(examples) | (labels_of(held_out) if held_out else set())
+    predicted = nlp.get_pipe(source).labels
+    (store,) = component.pipe_.calibrator_.stores.values()
+    return FittedPipeline(
+        out=str(out),
+        types=encoder.types.types,
+        not_scored=tuple(sorted(kind for kind in predicted if encoder.types.number_of(kind) is None)),
+        not_predicted=tuple(sorted(labeled - set(encoder.types.types))),
+        n_stored=len(store),
+        n_validation=len(held_out) if held_out else len(examples) - len(examples) // 2,
+        n_entities=len(find_entities(outputs, outputs.predicted)),
+    )
+
+
+def load(pipeline: str) -> Any:
+    """Return the pipeline in a folder or package; one sentence where there is none."""
+    import spacy
+
+    try:
+        return spacy.load(pipeline)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInputError(
+            f"{pipeline} must be a folder or an installed package with a spaCy pipeline ({reason}): check the name"
+        ) from None

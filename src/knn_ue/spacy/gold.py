@@ -1,0 +1,115 @@
+"""Labeled data -> spaCy's `Example`, and labeled entities on the pipeline's own words by spaCy's `Alignment`."""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from knn_ue.data import read_rows
+from knn_ue.data.limits import default_limits
+from knn_ue.data.lines import Place, check_file
+from knn_ue.data.readers import JSON_LINES, read_json_lines
+from knn_ue.data.rows import TaggedRow
+from knn_ue.errors import InvalidInputError
+from knn_ue.iob2 import extract_entities
+from knn_ue.spacy.encoder import GoldDoc
+
+_WAY_OUT = 'write {"text", "entities": [[start, end, "TYPE"], ...]}, or {"tokens", "tags"}'
+
+
+def read_examples(nlp: Any, source: str | Path) -> list[Any]:
+    """Return the `Example` of each doc of a file; the predicted side holds the words of the pipeline's tokenizer.
+
+    A file is a `DocBin` (.spacy), JSON lines of `{"text", "entities"}` with character offsets (`spans`, as Prodigy
+    writes them, will do too), or whatever `knn_ue.data.read_rows` reads for tagging: there the words are given, and
+    kept.
+    """
+    path = Path(source)
+    if path.suffix == ".spacy":
+        return list(_read_doc_bin(nlp, path))
+    if path.name.removesuffix(".gz").endswith(JSON_LINES) and path.is_file():
+        first = next(iter(read_json_lines(path, default_limits())), None)
+        if first is not None and "text" in first[1] and "tokens" not in first[1]:
+            return [_from_offsets(nlp, record, place) for place, record in read_json_lines(path, default_limits())]
+    return [_from_tags(nlp, row) for row in read_rows(str(source), "ner")]
+
+
+def fresh(doc: Any) -> Any:
+    """Return a doc with the same words and nothing said about them."""
+    from spacy.tokens import Doc
+
+    return Doc(doc.vocab, words=[word.text for word in doc], spaces=[bool(word.whitespace_) for word in doc])
+
+
+def gold_docs(nlp: Any, examples: Sequence[Any], *, skip: Iterable[str], batch_size: int) -> Iterator[GoldDoc]:
+    """Yield each example as the pipeline reads it, with the labeled entities that its words can express.
+
+    An entity that begins or ends inside a word is left out, as spaCy's scorer does.
+    """
+    from spacy.training import Example
+
+    docs = nlp.pipe((fresh(example.predicted) for example in examples), batch_size=batch_size, disable=list(skip))
+    for doc, example in zip(docs, examples, strict=True):
+        aligned = Example(doc, example.reference).get_aligned_spans_y2x(example.reference.ents)
+        yield GoldDoc(doc=doc, entities=tuple((span.start, span.end, span.label_) for span in aligned))
+
+
+def labels_of(examples: Iterable[Any]) -> set[str]:
+    """Return the types that the examples are labeled with; raise where one is not labeled at all."""
+    found: set[str] = set()
+    for number, example in enumerate(examples):
+        if not example.reference.has_annotation("ENT_IOB"):
+            raise InvalidInputError(
+                f"every example must be labeled, example {number} ({example.reference.text[:40]!r}) has no entity "
+                'annotation: set it with doc.set_ents(entities, default="outside")'
+            )
+        found |= {ent.label_ for ent in example.reference.ents}
+    return found
+
+
+def _read_doc_bin(nlp: Any, path: Path) -> Iterator[Any]:
+    from spacy.tokens import DocBin
+    from spacy.training import Example
+
+    check_file(path)
+    try:
+        docs = list(DocBin().from_disk(path).get_docs(nlp.vocab))
+    except (ValueError, TypeError, KeyError, IndexError, EOFError, zlib.error) as error:
+        raise InvalidInputError(f"{path} must be a DocBin as spaCy writes it ({error}): convert it again") from None
+    if not docs:
+        raise InvalidInputError(f"{path} is empty: at least one doc is needed")
+    for doc in docs:
+        yield Example(nlp.make_doc(doc.text), doc)
+
+
+def _from_offsets(nlp: Any, record: Mapping[str, Any], place: Place) -> Any:
+    from spacy.training import Example
+
+    text, given = record.get("text"), record.get("entities", record.get("spans"))
+    if not isinstance(text, str) or not isinstance(given, list):
+        raise place.error("a line must hold a text and its entities", record, _WAY_OUT)
+    doc = nlp.make_doc(text)
+    spans = []
+    for one in given:
+        parts = (one.get("start"), one.get("end"), one.get("label")) if isinstance(one, dict) else tuple(one)
+        if len(parts) != 3 or not (isinstance(parts[0], int) and isinstance(parts[1], int)):
+            raise place.error("an entity must be start, end and type", one, _WAY_OUT)
+        span = doc.char_span(parts[0], parts[1], label=str(parts[2]))
+        if span is not None:  # one that cuts a word in two has no words of its own
+            spans.append(span)
+    try:
+        doc.set_ents(spans, default="outside")
+    except ValueError:
+        raise place.error("entities must not overlap", text, "keep one of them") from None
+    return Example(fresh(doc), doc)
+
+
+def _from_tags(nlp: Any, row: Any) -> Any:
+    from spacy.tokens import Doc, Span
+    from spacy.training import Example
+
+    assert isinstance(row, TaggedRow) and row.tags is not None  # read_rows was asked for labeled tagging
+    doc = Doc(nlp.vocab, words=list(row.tokens))
+    found = extract_entities(row.tags)
+    doc.set_ents([Span(doc, first, last + 1, label=kind) for kind, first, last in found], default="outside")
+    return Example(fresh(doc), doc)
