@@ -114,6 +114,17 @@ def test_each_file_that_the_page_names_exists(name):
     assert (SOURCE / name).is_file() or (root / name).is_file()
 
 
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+NAMED = re.findall(r"`([a-z_/]+\.py)` \(((?:`\w+`(?:, )?)+)\)", PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("file", "names"), NAMED)
+def test_each_function_that_the_page_names_is_in_its_file(file, names):
+    defined = {node.name for node in ast.walk(tree_of(SOURCE / file)) if isinstance(node, FUNCTION)}
+
+    assert set(re.findall(r"\w+", names)) <= defined
+
+
 def test_stages_do_not_import_each_other_in_a_circle():
     graph: dict[str, set[str]] = {}
     for path in FILES:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cli_files import data_of, read_lines, run
+from knn_ue.answers import Explanation
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import Calibrator, SavedState
 from knn_ue.methods import METHODS, Method, load_calibrator, make_calibrator
@@ -55,15 +56,43 @@ class PriorMixture(Calibrator):
         return calibrator
 
 
+class ExplainedPrior(PriorMixture):
+    """The same, and it says why in its own way: it has no weight and no neighbors."""
+
+    kind = "prior-explained"
+    explains = True
+
+    def explain(self, outputs, *, top=5, found=None):  # noqa: ARG002 (there are no neighbors to show)
+        prediction = self.predict(outputs)
+        return [
+            Explanation(
+                text=outputs.texts[row],
+                label=outputs.class_names[number],
+                score=float(prediction.confidence[row]),
+                raw_score=float(prediction.raw_confidence[row]),
+                raised_by=(f"{self.frequencies[number]:.0%} of the training rows are {outputs.class_names[number]}",),
+                lowered_by=(),
+                **dict.fromkeys(NO_TERMS),
+                n_neighbors=0,
+                neighbors=(),
+            )
+            for row, number in enumerate(prediction.predicted.tolist())
+        ]
+
+
+NO_TERMS = ("weight", "distance_term", "label_term", "usual_distance_term", "usual_label_term", "n_agreeing")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def registered():
-    method = Method(
-        calibrator=PriorMixture,
-        make=lambda train, _search: PriorMixture.from_training(train),
-        summary="a mixture with how often each class is trained on",
-    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(METHODS, NAME, method)
+        for calibrator in (PriorMixture, ExplainedPrior):
+            method = Method(
+                calibrator=calibrator,
+                make=lambda train, _search, calibrator=calibrator: calibrator.from_training(train),
+                summary="a mixture with how often each class is trained on",
+            )
+            patch.setitem(METHODS, calibrator.kind, method)
         yield
 
 
@@ -122,6 +151,17 @@ def test_explain_is_refused_with_its_name(pipe):
         pipe.calibrator_.explain(pipe.validation_)
     with pytest.raises(InvalidInputError, match="entity scores need the method knn-ue-entity"):
         pipe.calibrator_.read(pipe.validation_)
+
+
+def test_one_that_explains_in_its_own_way_explains_everywhere(model, tmp_path):
+    pipe = fit(model, TEXT, method=ExplainedPrior.kind)
+    pipe.save(tmp_path / "ue")
+
+    (why,) = pipe.explain("a film")
+    (shown,) = json.loads(run("explain", tmp_path / "ue", "a film", "--json").stdout)
+
+    assert "of the training rows are" in why.raised_by[0] and why.raised_by[0] in str(why)
+    assert shown == why.to_dict()
 
 
 def test_it_is_evaluated_beside_the_raw_model(pipe):
