@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # The paper's tables are a package of their own: tests need it, the demo does not.
 REPRODUCE := $(VENV)/.reproduce-installed
 
-.PHONY: demo test check format clean
+.PHONY: demo test check torture format clean
 
 demo: $(STAMP)
 	$(BIN)/knn-ue demo --out knn-ue-demo
@@ -21,6 +21,11 @@ check: $(REPRODUCE)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q -m "not slow"
+
+# Attacks on folders, writers and servers, for an hour: MINUTES=10, LOADS=200000 (mutated folders), SEED=1, ONLY="store stop".
+torture: $(STAMP)
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m torture --minutes $(or $(MINUTES),60) --loads $(or $(LOADS),0) \
+		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
 format: $(STAMP)
 	$(BIN)/ruff format .

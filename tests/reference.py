@@ -256,12 +256,27 @@ def unusualness(train_views, asked_views, shrinkage=1e-3):
 
 def log_scale(probs, labels, *, kappa):
     """The t of a fine grid with the least sum of -log softmax(e^t log p) + kappa/2 t^2, in plain loops."""
-    best = (math.inf, 0.0)
-    for step in range(-1500, 1501):
-        t = step / 1000
-        loss = 0.5 * kappa * t * t
-        for row, label in zip(probs, labels, strict=True):
-            powers = [float(p) ** math.exp(t) for p in row]
-            loss -= math.log(powers[label] / sum(powers))
-        best = min(best, (loss, t))
-    return best[1]
+    grid = [step / 1000 for step in range(-1500, 1501)]
+    return min(grid, key=lambda t: _scaled_loss(probs, labels, t) + 0.5 * kappa * t * t)
+
+
+def average_log_scale(probs, labels, *, kappa, unchanged):
+    """The mean of t under its posterior: a Normal prior with weight 1 - unchanged, a point at 0 with the rest."""
+    grid = [step / 50 for step in range(-200, 201)]
+    priors = [math.exp(-0.5 * kappa * t * t) for t in grid]
+    odds = [
+        (1 - unchanged)
+        * prior
+        / sum(priors)
+        * math.exp(_scaled_loss(probs, labels, 0) - _scaled_loss(probs, labels, t))
+        for t, prior in zip(grid, priors, strict=True)
+    ]
+    return sum(weight * t for t, weight in zip(grid, odds, strict=True)) / (sum(odds) + unchanged)
+
+
+def _scaled_loss(probs, labels, t):
+    loss = 0.0
+    for row, label in zip(probs, labels, strict=True):
+        powers = [float(p) ** math.exp(t) for p in row]
+        loss -= math.log(powers[label] / sum(powers))
+    return loss

@@ -126,6 +126,16 @@ def test_take_accepts_a_slice_and_a_mask(outputs):
     assert outputs.take(outputs.labels > 0).texts == ("y", "z")
 
 
+def test_neighbors_spread_over_more_rows_are_where_the_mask_says_and_nowhere_else():
+    near = Neighbors(ids=[[4, 2]], distances=[[0.5, 1.0]], labels=[[1, 0]])
+
+    spread = near.spread(np.array([False, True]))
+
+    assert spread.ids.tolist() == [[-1, -1], [4, 2]]
+    assert spread.labels.tolist() == [[-1, -1], [1, 0]]
+    assert spread.distances.tolist() == [[np.inf, np.inf], [0.5, 1.0]]
+
+
 @pytest.mark.parametrize("rows", [[], np.zeros(3, dtype=bool), slice(0, 0)])
 def test_take_of_nothing_is_outputs_of_no_rows(outputs, rows):
     assert len(outputs.take(rows)) == 0

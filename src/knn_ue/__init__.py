@@ -12,6 +12,7 @@ from knn_ue.calibrators import (
     MahalanobisScaling,
     SoftmaxResponse,
     TemperatureScaling,
+    adapt_calibrator,
 )
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
 from knn_ue.familiarity import Familiarity
@@ -53,6 +54,7 @@ __all__ = [
     "TemperatureScaling",
     "UncertaintyPipeline",
     "WeightParams",
+    "adapt_calibrator",
     "evaluate",
     "load_calibrator",
     "make_calibrator",

@@ -39,7 +39,8 @@ class Answer(Plain):
     """The answer to a text or pair: the label, the calibrated score and the model's own (`raw_score`).
 
     Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
-    that other decisions add (see `knn_ue.decisions`).
+    that other decisions add (see `knn_ue.decisions`). `domain` is the domain whose scale the score has; None where
+    there is none.
     """
 
     label: str | None
@@ -48,6 +49,7 @@ class Answer(Plain):
     abstained: bool
     would_be: str | None = None
     decisions: Mapping[str, Any] | None = None
+    domain: str | None = None
     neighbors: tuple[NeighborExample, ...]
 
 
@@ -113,6 +115,7 @@ class SentenceAnswer(Plain):
     score: float | None = None
     none_missed: float | None = None
     missed: tuple[MissedEntity, ...] | None = None
+    domain: str | None = None
 
 
 AnyAnswer = Answer | SentenceAnswer

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import (
+    BoolArray,
     FloatArray,
     IntArray,
     check_length,
@@ -182,6 +183,13 @@ class Neighbors:
         """Return the neighbors of the queries at `rows` (numbers, a slice or a boolean mask)."""
         chosen = _row_numbers(rows, len(self))
         return replace(self, ids=self.ids[chosen], distances=self.distances[chosen], labels=self.labels[chosen])
+
+    def spread(self, rows: BoolArray) -> "Neighbors":
+        """Return these as the neighbors of the rows that the mask `rows` (n,) marks, and none for the others."""
+        shape = (len(rows), self.n_neighbors)
+        ids, labels, distances = np.full(shape, -1), np.full(shape, -1), np.full(shape, np.inf)
+        ids[rows], labels[rows], distances[rows] = self.ids, self.labels, self.distances
+        return replace(self, ids=ids, distances=distances, labels=labels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,7 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from knn_ue.adapting import LabeledScores, fit_log_scale, log_likelihood_gain, rescale, rescale_scores
+from knn_ue.adapting import (
+    LabeledScores,
+    average_log_scale,
+    fit_log_scale,
+    log_likelihood_gain,
+    rescale,
+    rescale_scores,
+)
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import TemperatureScaling
 from knn_ue.errors import InvalidInputError
@@ -23,7 +30,7 @@ def test_the_scale_is_the_minimum_that_a_plain_grid_finds():
 
     found = fit_log_scale(LabeledScores.of_probs(probs, labels))
 
-    assert found == pytest.approx(reference.log_scale(probs, labels, kappa=2.0), abs=2e-3)
+    assert found == pytest.approx(reference.log_scale(probs, labels, kappa=1.0), abs=2e-3)
 
 
 def test_the_scale_undoes_overconfidence_where_labels_abound():
@@ -34,6 +41,21 @@ def test_the_scale_undoes_overconfidence_where_labels_abound():
 
 def test_without_labels_the_scale_is_one():
     assert fit_log_scale(LabeledScores.of_probs(np.empty((0, 2)), np.empty(0, dtype=int))) == 0.0
+
+
+def test_the_average_is_that_of_a_plain_sum_over_a_fine_grid():
+    probs, labels = some_rows()
+
+    found = average_log_scale(LabeledScores.of_probs(probs, labels))
+
+    assert found == pytest.approx(reference.average_log_scale(probs, labels, kappa=1.0, unchanged=0.5), abs=2e-3)
+
+
+def test_the_average_is_less_bold_than_the_best_scale_and_reaches_it_with_many_labels():
+    few, many = (LabeledScores.of_probs(*some_rows(n=n)) for n in (20, 3000))
+
+    assert 0 < average_log_scale(few) / fit_log_scale(few) < 1
+    assert average_log_scale(many) == pytest.approx(fit_log_scale(many), abs=0.02)
 
 
 def test_a_weight_of_two_equals_the_row_twice_in_the_unweighted_objective():

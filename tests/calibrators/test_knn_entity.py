@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from knn_ue import metrics
-from knn_ue.calibrators import KnnUE, KnnUEEntity
+from knn_ue.calibrators import KnnUE, KnnUEEntity, TemperatureScaling
 from knn_ue.entities import INGREDIENTS, EntityModel, all_right, find_entities
 from knn_ue.entities.missed import hidden_words
 from knn_ue.errors import InvalidInputError, NotFittedError, StorageError
@@ -92,10 +92,57 @@ def test_chances_of_hidden_words_are_honest(fitted, sets):
     assert (reading.hidden[~asked] == 0).all()
 
 
-def test_words_are_those_of_knn_ue_without_labels(fitted, sets):
-    plain = KnnUE(fitted.store, n_neighbors=8, use_labels=False).fit(sets[1])
+def test_words_of_entities_are_those_of_knn_ue_without_labels_and_the_rest_has_one_temperature(fitted, sets):
+    validation, test = sets[1:]
+    known, asked = fitted.searched(validation), fitted.searched(test)
+    knn = KnnUE(fitted.store, n_neighbors=8, use_labels=False).fit(validation.take(known))
+    temperature = TemperatureScaling().fit(validation.take(~known))
 
-    np.testing.assert_array_equal(fitted.predict_proba(sets[2]), plain.predict_proba(sets[2]))
+    probs = fitted.predict_proba(test)
+
+    np.testing.assert_allclose(probs[asked], knn.predict_proba(test.take(asked)), rtol=1e-9)
+    np.testing.assert_allclose(probs[~asked], temperature.predict_proba(test.take(~asked)), rtol=1e-9)
+
+
+class CountingStore:
+    """A store that counts the queries."""
+
+    def __init__(self, store):
+        self.store, self.n_queries = store, 0
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+    def __len__(self):
+        return len(self.store)
+
+    def search(self, features, n_neighbors):
+        self.n_queries += len(features)
+        return self.store.search(features, n_neighbors)
+
+
+def test_only_the_words_of_entities_are_searched_and_a_full_search_says_the_same(sets):
+    store = CountingStore(Datastore.build(sets[0].features, sets[0].labels))
+    ue = KnnUEEntity(store, n_neighbors=8).fit(sets[1])
+    n_words = [int(find_entities(part, part.predicted).covered.sum()) for part in sets[1:]]
+
+    part = ue.answer(sets[2])
+
+    assert store.n_queries == sum(n_words)
+    everything = {"store": store.store.search(sets[2].features, 8)}
+    full = ue.answer(sets[2], found=everything)
+    np.testing.assert_array_equal(part.reading.scores, full.reading.scores)
+    np.testing.assert_array_equal(part.reading.sentence_scores, full.reading.sentence_scores)
+    np.testing.assert_array_equal(part.prediction.probs, full.prediction.probs)
+    assert part.explanations == full.explanations
+
+
+def test_a_word_outside_entities_is_explained_without_neighbors(fitted, sets):
+    explained = fitted.explain(sets[2])
+
+    for one, near in zip(explained, fitted.searched(sets[2]).tolist(), strict=True):
+        assert bool(one.neighbors) == near
+        assert (one.distance_term is None) == (not near)
 
 
 def test_the_answer_of_one_search_is_that_of_three(fitted, sets):

@@ -3,7 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torture import killed_pipelines, killed_stores, mutated_folders, resumed_predictions
+from torture import (
+    full_disk,
+    killed_pipelines,
+    killed_stores,
+    mutated_folders,
+    overload,
+    resumed_predictions,
+    stopped_writers,
+    two_servers,
+)
 from torture.tally import Plan
 
 
@@ -22,6 +31,10 @@ ATTACKS = {
     "pipeline": Attack("kill -9 of add, remove, compact, refit, tune, save", killed_pipelines.one_writer, 2),
     "two-pipelines": Attack("kill -9 of two writers of one UE folder", killed_pipelines.two_writers, 2),
     "train": Attack("kill -9 of train --overwrite", killed_pipelines.trainings, 1),
+    "stop": Attack("SIGSTOP of a writer with a lock in its hands", stopped_writers.attack, 1),
+    "full-disk": Attack("a disk that is full at random moments", full_disk.attack, 1),
+    "servers": Attack("kill -9 of two servers of one folder", two_servers.attack, 2),
+    "overload": Attack("ten times the requests a server can answer", overload.attack, 1),
     "resume": Attack("kill -9 of predict, then --resume", resumed_predictions.attack, 2),
     "mutated-folders": Attack("folders damaged or forged, opened and used", mutated_folders.attack, 4),
 }

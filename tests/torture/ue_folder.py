@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from knn_ue.pipeline.index_choice import with_index
 
 from knn_ue import UncertaintyPipeline
 from knn_ue.errors import InvalidInputError, StorageError
@@ -21,7 +20,7 @@ from knn_ue.pipeline.editing import (
     remove_rows,
     save_tuned,
 )
-from knn_ue.pipeline.fitting import refit
+from knn_ue.pipeline.fitting import refit, with_index
 from knn_ue.pipeline.folder import read_fitted
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Outputs

@@ -2,14 +2,24 @@
 
 from knn_ue.adapting.check import Adaptation, CheckedUnit, adapt_units
 from knn_ue.adapting.sampling import Drawn, draw_rows
-from knn_ue.adapting.scale import LabeledScores, fit_log_scale, log_likelihood_gain, rescale, rescale_scores
+from knn_ue.adapting.scale import (
+    LARGEST,
+    LabeledScores,
+    average_log_scale,
+    fit_log_scale,
+    log_likelihood_gain,
+    rescale,
+    rescale_scores,
+)
 
 __all__ = [
+    "LARGEST",
     "Adaptation",
     "CheckedUnit",
     "Drawn",
     "LabeledScores",
     "adapt_units",
+    "average_log_scale",
     "draw_rows",
     "fit_log_scale",
     "log_likelihood_gain",

@@ -1,16 +1,18 @@
 """Is a scale worth applying? Cross-validated before and after, a gate, and plain words about what speaks against it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 
-from knn_ue.adapting.scale import LARGEST, LabeledScores, fit_log_scale, log_likelihood_gain
+from knn_ue.adapting.scale import LARGEST, LabeledScores, average_log_scale, fit_log_scale, log_likelihood_gain
 from knn_ue.arrays import BoolArray, FloatArray
 from knn_ue.metrics import bootstrap_interval, expected_calibration_error
+from knn_ue.storage.schema import Within
 
-GATE = 2.0  # twice the gain in log-likelihood, as Akaike (1974) asks of one parameter
+GATE = 1.0  # twice the gain in log-likelihood
 MIN_ROWS = 10
 FEW_ROWS = 30
 _FOLDS = 10
@@ -22,15 +24,16 @@ _BINS = 5  # a few dozen rows do not fill ten
 class CheckedUnit:
     """What the labels say about one kind of score: of rows (texts, pairs or words), of entities or of sentences.
 
-    `log_scale` is what was fitted, `applied` whether it is used: only where `gain`, twice the gain in log-likelihood,
-    exceeds 2. The numbers before and after are of the same `n` labeled things; those after come from scales fitted
-    without the row at hand (10 folds). `*_change` are after minus before with 95 % intervals over rows drawn anew.
-    `ece_by_chance` is the ECE that scores without any fault would show on so few rows.
+    `log_scale` is what was fitted (see `average_log_scale`), `applied` whether it is used: only where `gain`, twice the
+    gain in log-likelihood of the best scale, exceeds 1. The numbers before and after are of the same `n` labeled
+    things; those after come from scales fitted without the row at hand (10 folds). `*_change` are after minus before
+    with 95 % intervals over rows drawn anew. `ece_by_chance` is the ECE that scores without any fault would show on so
+    few rows.
     """
 
     n: int
     n_rows: int
-    log_scale: float
+    log_scale: Annotated[float, Within(-LARGEST, LARGEST)]
     gain: float
     applied: bool
     accuracy: float
@@ -43,11 +46,6 @@ class CheckedUnit:
     nll_after: float
     ece_change: tuple[float, float]
     nll_change: tuple[float, float]
-
-    @property
-    def used_log_scale(self) -> float:
-        """The log of the scale that is applied: 0 where the gate holds it back."""
-        return self.log_scale if self.applied else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,30 +67,19 @@ class Adaptation:
         return self.units.get("entities", self.units["rows"])
 
     @property
+    def log_scales(self) -> dict[str, float]:
+        """The log of the scale that is applied to each kind of score, 0 where the gate holds it back."""
+        return {name: unit.log_scale if unit.applied else 0.0 for name, unit in self.units.items()}
+
+    @property
     def applied(self) -> bool:
         """Whether any score changes."""
         return any(unit.applied for unit in self.units.values())
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "applied": self.applied,
-            "n_rows": self.n_rows,
-            "random_sample": self.random_sample,
-            "doubts": list(self.doubts),
-            "units": {name: _plain(unit) for name, unit in self.units.items()},
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Read what `to_plain` wrote; ValueError, TypeError or KeyError where it is something else."""
-        units = {str(name): _unit(found) for name, found in plain["units"].items()}
-        if "rows" not in units:
-            raise ValueError("an adaptation without rows")
-        doubts = tuple(str(doubt) for doubt in plain["doubts"])
-        return cls(
-            units=units, n_rows=int(plain["n_rows"]), random_sample=plain["random_sample"] is True, doubts=doubts
-        )
+        """Return plain JSON, which `storage.schema.read_plain` reads."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
 
     def __str__(self) -> str:
         lines = [_sentence(name, unit) for name, unit in self.units.items()]
@@ -129,15 +116,14 @@ def cross_validated(labeled: LabeledScores, *, gate: bool = True, seed: int = 0)
     scales = np.zeros(len(labeled))
     for fold in np.unique(folds).tolist():
         others = labeled.take(folds != fold)
-        found = fit_log_scale(others)
-        if not gate or log_likelihood_gain(others, found) > GATE:
-            scales[folds == fold] = found
+        if not gate or log_likelihood_gain(others, fit_log_scale(others)) > GATE:
+            scales[folds == fold] = average_log_scale(others)
     return scales
 
 
 def _checked(labeled: LabeledScores, *, trusted: bool, force: bool, seed: int) -> CheckedUnit:
-    log_scale = fit_log_scale(labeled)
-    gain = log_likelihood_gain(labeled, log_scale)
+    log_scale = average_log_scale(labeled)
+    gain = log_likelihood_gain(labeled, fit_log_scale(labeled))
     scales = cross_validated(labeled, gate=not force, seed=seed)
     before, after, correct = labeled.confidence(0.0), labeled.confidence(scales), labeled.correct
     losses = labeled.losses(0.0), labeled.losses(scales)
@@ -230,18 +216,3 @@ def _sentence(name: str, unit: CheckedUnit) -> str:
         f"(change {unit.nll_change[0]:+.3f} to {unit.nll_change[1]:+.3f}), "
         f"cross-validated; scale {np.exp(unit.log_scale):.2f}, {'applied' if unit.applied else 'not applied'}"
     )
-
-
-def _plain(unit: CheckedUnit) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(unit).items()}
-
-
-def _unit(plain: Mapping[str, Any]) -> CheckedUnit:
-    values = dict(plain)
-    for name in ("ece_change", "nll_change"):
-        low, high = values[name]
-        values[name] = (float(low), float(high))
-    unit = CheckedUnit(**values)
-    if not isinstance(unit.applied, bool) or not abs(unit.log_scale) <= LARGEST:
-        raise ValueError(f"a scale of e^{unit.log_scale}, applied: {unit.applied}")
-    return unit

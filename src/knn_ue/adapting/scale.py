@@ -12,10 +12,11 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_length, label_vector, probability_matrix, softmax
 from knn_ue.errors import InvalidInputError
 
-KAPPA = 2.0  # the prior: t has a standard deviation of 0.7, that is a factor of 2 up or down
+KAPPA = 1.0  # the prior: t has a standard deviation of 1, that is a factor of 2.7 up or down
 LARGEST = 4.0  # |t|, a factor of 55
 _LOWEST_LOG = -50.0
 _GRID = np.linspace(-LARGEST, LARGEST, 33)
+_FINE = np.linspace(-LARGEST, LARGEST, 161)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -183,6 +184,23 @@ def fit_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA) -> float:
     best = int(np.argmin([objective(t) for t in _GRID]))
     bounds = (_GRID[max(best - 1, 0)], _GRID[min(best + 1, len(_GRID) - 1)])
     return float(minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-8}).x)
+
+
+def average_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA, unchanged: float = 0.5) -> float:
+    """Return the mean of t over all that the labels leave possible; 0 has the prior probability `unchanged`.
+
+    Else t is Normal(0, 1 / kappa) before the labels are seen. Few labels, or labels that the scores agree with, leave
+    the mean near 0; many that disagree bring it to where `fit_log_scale` is.
+    """
+    if not len(labeled):
+        return 0.0
+    counts = labeled.counts()
+    gains = np.array([counts @ (labeled.losses(0.0) - labeled.losses(t)) for t in _FINE])
+    prior = np.exp(-0.5 * kappa * _FINE**2)
+    log_evidence = np.log(prior / prior.sum()) + gains
+    top = max(float(log_evidence.max()), 0.0)
+    changed = (1 - unchanged) * np.exp(log_evidence - top)
+    return float(changed @ _FINE / (changed.sum() + unchanged * np.exp(-top)))
 
 
 def log_likelihood_gain(labeled: LabeledScores, log_scale: float) -> float:

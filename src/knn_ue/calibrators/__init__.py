@@ -1,5 +1,6 @@
 """Outputs -> probabilities; the model stays as it is."""
 
+from knn_ue.calibrators.adapted import adapt_calibrator, labeled_scores
 from knn_ue.calibrators.contract import (
     Calibrator,
     Found,
@@ -33,6 +34,8 @@ __all__ = [
     "Stores",
     "TaggedAnswer",
     "TemperatureScaling",
+    "adapt_calibrator",
+    "labeled_scores",
     "prediction_of",
     "take_found",
 ]

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.arrays import FloatArray, check_positive, softmax
+from knn_ue.adapting import LARGEST, rescale
+from knn_ue.arrays import BoolArray, FloatArray, check_positive, softmax
 from knn_ue.entities import EntityExplanation, SentenceReading
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
@@ -49,9 +51,10 @@ class _CommonOptions:
     """What a folder holds of every calibrator; `n_classes` is None where it needed no fit."""
 
     n_classes: Annotated[int, Within(2, MAX_CLASSES)] | None
+    log_scales: dict[str, Annotated[float, Within(-LARGEST, LARGEST)]] = field(default_factory=dict)
 
 
-_COMMON = ("n_classes",)
+_COMMON = ("n_classes", "log_scales")
 
 
 class Calibrator(ABC):
@@ -76,6 +79,8 @@ class Calibrator(ABC):
     use_labels: bool = False
     """Whether the labels of neighbors count, not only their distances."""
     n_classes_: int
+    log_scales: Mapping[str, float] = MappingProxyType({})
+    """The log of what scores are scaled by in a domain: of "rows", "entities" and "sentences"; 0 where not named."""
 
     @property
     def stores(self) -> Stores:
@@ -90,18 +95,34 @@ class Calibrator(ABC):
             )
         return copy(self)
 
+    def with_log_scales(self, log_scales: Mapping[str, float]) -> Self:
+        """Return a copy that answers for a domain: its log-probabilities are multiplied by e^t (see `adapting`)."""
+        changed = copy(self)
+        changed.log_scales = MappingProxyType(dict(log_scales))
+        return changed
+
     @classmethod
     def queries(cls, outputs: Outputs) -> Mapping[str, FloatArray]:
         """Return what each store is searched with, (n, d) by the store's name."""
         del outputs
         return {}
 
+    def searched(self, outputs: Outputs) -> BoolArray | None:
+        """Return which rows (n,) `search` looks up, None for all: the others get along without neighbors."""
+        del outputs
+        return None
+
     def search(self, outputs: Outputs) -> Found:
-        """Return the `n_neighbors` nearest stored examples of each row, from one search for each store."""
+        """Return the `n_neighbors` nearest stored examples of each row that needs them, from one search per store."""
         queries, stores = self.queries(outputs), self.stores
         if queries.keys() != stores.keys():
             raise InvalidInputError(f"there are {len(stores)} stores but {len(queries)} layers: pass the same layers")
-        return {name: store.search(queries[name], self.n_neighbors) for name, store in stores.items()}
+        rows = self.searched(outputs)
+        if rows is None:
+            return {name: store.search(queries[name], self.n_neighbors) for name, store in stores.items()}
+        return {
+            name: store.search(queries[name][rows], self.n_neighbors).spread(rows) for name, store in stores.items()
+        }
 
     def fit(self, validation: Outputs, *, found: Found | None = None) -> Self:
         """Learn from labeled `validation` outputs that the model was not trained on."""
@@ -120,7 +141,7 @@ class Calibrator(ABC):
     def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
         """Return probabilities (n, classes), float64, whose rows sum to one."""
         self._check_ready(outputs)
-        return self._predict_proba(outputs, self._neighbors(outputs, found))
+        return rescale(self._predict_proba(outputs, self._neighbors(outputs, found)), self.log_scales.get("rows", 0.0))
 
     def predict(self, outputs: Outputs, *, found: Found | None = None) -> Prediction:
         """Return the model's answers with their calibrated and raw confidence."""
@@ -160,6 +181,8 @@ class Calibrator(ABC):
         state = self._state()
         folders = {name: _store_writer(store, Path(path)) for name, store in self.stores.items()}
         options = {"n_classes": getattr(self, "n_classes_", None), **state.options}
+        if self.log_scales:
+            options["log_scales"] = dict(self.log_scales)
         return write_folder(path, kind=self.kind, options=options, arrays=state.arrays, folders=folders)
 
     @classmethod
@@ -171,7 +194,7 @@ class Calibrator(ABC):
     def _parse(cls, stored: FolderContent) -> Self:
         stores = {name: open_store(folder) for name, folder in stored.folders.items()}
         with as_written(stored.path, cls.kind):
-            common = read_plain(_CommonOptions, {key: stored.options[key] for key in _COMMON})
+            common = read_plain(_CommonOptions, {key: stored.options[key] for key in _COMMON if key in stored.options})
             own = {key: value for key, value in stored.options.items() if key not in _COMMON}
             calibrator = cls._from_stored(replace(stored, options=own), stores)
             calibrator._check_options()
@@ -181,7 +204,7 @@ class Calibrator(ABC):
                 calibrator.n_classes_ = common.n_classes
             if not calibrator._is_fitted():
                 raise ValueError("it was never fitted")
-        return calibrator
+        return calibrator.with_log_scales(common.log_scales) if common.log_scales else calibrator
 
     @abstractmethod
     def _fit(self, validation: Outputs, found: Found, /) -> None: ...
@@ -271,7 +294,8 @@ class LogitScaling(Calibrator):
     def weight(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
         """Return the positive weight (n,) that multiplies the logits of each row."""
         self._check_ready(outputs)
-        return self._weight(outputs, self._neighbors(outputs, found))
+        scale = float(np.exp(self.log_scales.get("rows", 0.0)))
+        return scale * self._weight(outputs, self._neighbors(outputs, found))
 
     @abstractmethod
     def _weight(self, outputs: Outputs, found: Found, /) -> FloatArray: ...

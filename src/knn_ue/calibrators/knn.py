@@ -111,8 +111,9 @@ class KnnUE(LogitScaling):
         self._check_ready(outputs)
         check_positive(top, "top")
         neighbors = self._neighbors(outputs, found)[_STORE]
-        weight = self._weight_of(outputs, neighbors)
-        typical = getattr(self, "typical_", None)
+        scale = float(np.exp(self.log_scales.get("rows", 0.0)))
+        weight = self._weight_of(outputs, neighbors).times(scale)
+        typical = (scale * self.typical_[0], scale * self.typical_[1]) if hasattr(self, "typical_") else None
         return explain_rows(outputs, neighbors, weight, self.store.texts_of, top=top, typical=typical)
 
     def _fit(self, validation: Outputs, found: Found, /) -> None:

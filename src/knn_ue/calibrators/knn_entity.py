@@ -1,18 +1,25 @@
 """kNN-UE for entities: words as in kNN-UE without labels, and a calibrated probability for each entity and sentence."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Self
 
-from knn_ue.arrays import check_positive
-from knn_ue.calibrators.contract import Found, SavedState, Stores, TaggedAnswer
+import numpy as np
+
+from knn_ue.arrays import BoolArray, check_positive
+from knn_ue.calibrators.adapted import rescaled_reading
+from knn_ue.calibrators.contract import Found, SavedState, Stores, TaggedAnswer, take_found
 from knn_ue.calibrators.knn import KnnUE, StoredKnn
-from knn_ue.entities import EntityExplanation, EntityModel, SentenceReading, fit_entity_model, is_tagged
+from knn_ue.entities import EntityExplanation, EntityModel, SentenceReading, find_entities, fit_entity_model, is_tagged
 from knn_ue.entities.explain import explain_entities
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import read_plain
+from knn_ue.storage.schema import Within, read_plain
 from knn_ue.stores import NeighborStore
-from knn_ue.types import Outputs
+from knn_ue.types import Neighbors, Outputs
+from knn_ue.weighting import Explanation, Weight, WeightParams, fit_temperature
+
+_ENOUGH_WORDS = 20
+_NO_MATTER_HOW_FAR = 1e12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,12 +27,14 @@ class _StoredEntity(StoredKnn):
     """What a folder holds of it, beside its store."""
 
     entities: EntityModel | None
+    rest_weight: Annotated[float, Within(1e-300, 1e300)]
 
 
 class KnnUEEntity(KnnUE):
     """A tagger's entities, each with the probability that its type and its span are right; the tags never change.
 
-    `predict_proba` is that of kNN-UE without labels. `read` adds, from a regression of a few ingredients fitted on
+    Only the words of its entities are looked up in the store. `predict_proba` is that of kNN-UE without labels, fitted
+    on those words; all others share one temperature. `read` adds, from a regression of a few ingredients fitted on
     whether the validation set's predicted entities are right (see `knn_ue.entities`), a score for each entity, one for
     each sentence, and warnings where an entity may have been missed. Fitted on outputs that are no sentences with IOB2
     tags it is kNN-UE and no more.
@@ -42,6 +51,8 @@ class KnnUEEntity(KnnUE):
     kind: ClassVar[str] = "knn-ue-entity"
 
     entities_: EntityModel | None
+    rest_weight_: float
+    """What multiplies the logits of words outside entities."""
 
     def __init__(self, store: NeighborStore, *, n_neighbors: int = 32) -> None:
         super().__init__(store, n_neighbors=n_neighbors, use_labels=False)
@@ -51,11 +62,23 @@ class KnnUEEntity(KnnUE):
         """Whether it was fitted on sentences with IOB2 tags, so that `read` has something to say."""
         return getattr(self, "entities_", None) is not None
 
+    def searched(self, outputs: Outputs) -> BoolArray | None:
+        """Return the words (n,) inside predicted entities; None, all rows, where there are no tagged sentences."""
+        return find_entities(outputs, outputs.predicted).covered if is_tagged(outputs) else None
+
+    def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
+        """Return what `KnnUE.explain` does; words outside entities have a weight, but no terms and no neighbors."""
+        explained = super().explain(outputs, top=top, found=found)
+        searched = self.searched(outputs)
+        if searched is None:
+            return explained
+        return [one if near else _without_terms(one) for one, near in zip(explained, searched.tolist(), strict=True)]
+
     def read(self, outputs: Outputs, *, found: Found | None = None) -> SentenceReading:
         """Return the scores of the entities and sentences of `outputs`, which need groups and class_names."""
         model = self._ready_model(outputs)
         (neighbors,) = self._neighbors(outputs, found).values()
-        return model.read(outputs, neighbors)
+        return self._in_domain(model.read(outputs, neighbors))
 
     def explain_entities(self, outputs: Outputs, *, top: int = 5) -> list[EntityExplanation]:
         """Return for each entity its score, what raised and lowered it, and its `top` nearest training examples."""
@@ -67,9 +90,12 @@ class KnnUEEntity(KnnUE):
         model = self._ready_model(outputs)
         found = self._neighbors(outputs, found)
         (neighbors,) = found.values()
-        reading = model.read(outputs, neighbors)
+        reading = self._in_domain(model.read(outputs, neighbors))
         explained = explain_entities(model, outputs, reading, neighbors, self.store.texts_of, top=top)
         return TaggedAnswer(prediction=self.predict(outputs, found=found), reading=reading, explanations=explained)
+
+    def _in_domain(self, reading: SentenceReading) -> SentenceReading:
+        return rescaled_reading(reading, self.log_scales) if self.log_scales else reading
 
     def _ready_model(self, outputs: Outputs) -> EntityModel:
         self._check_ready(outputs)
@@ -81,14 +107,35 @@ class KnnUEEntity(KnnUE):
         return self.entities_
 
     def _fit(self, validation: Outputs, found: Found, /) -> None:
-        super()._fit(validation, found)
+        searched = self.searched(validation)
+        self.rest_weight_ = 1.0
+        self.entities_ = None
+        if searched is None:
+            super()._fit(validation, found)
+            return
+        labels = validation.require_labels("KnnUEEntity.fit")
+        if not searched.all():
+            self.rest_weight_ = 1.0 / fit_temperature(validation.logits[~searched], labels[~searched])
+        if searched.sum() >= _ENOUGH_WORDS:
+            super()._fit(validation.take(searched), take_found(found, searched))
+        else:  # too few to learn from: the same weight as everywhere else, however far the neighbors
+            self.params_ = WeightParams(alpha=self.rest_weight_, tau=_NO_MATTER_HOW_FAR)
+            self.typical_ = (self.rest_weight_, 0.0)
         (neighbors,) = found.values()
-        self.entities_ = fit_entity_model(validation, neighbors) if is_tagged(validation) else None
+        if not searched.any():  # what is usual is then asked of all words
+            neighbors = self.store.search(validation.require_features("KnnUEEntity.fit"), self.n_neighbors)
+        self.entities_ = fit_entity_model(validation, neighbors)
+
+    def _weight_of(self, outputs: Outputs, neighbors: Neighbors) -> Weight:
+        weight, searched = super()._weight_of(outputs, neighbors), self.searched(outputs)
+        if searched is None:
+            return weight
+        return replace(weight, total=np.where(searched, weight.total, self.rest_weight_))
 
     def _state(self) -> SavedState:
         model = None if self.entities_ is None else self.entities_.to_plain()
         state = super()._state()
-        return SavedState(options={**state.options, "entities": model})
+        return SavedState(options={**state.options, "entities": model, "rest_weight": self.rest_weight_})
 
     @classmethod
     def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
@@ -102,7 +149,23 @@ class KnnUEEntity(KnnUE):
         if options.fitted is None:
             raise ValueError("fitted is null")
         calibrator._set_fitted(options.fitted)
+        calibrator.rest_weight_ = options.rest_weight
         if options.entities is not None:
             options.entities.check()
         calibrator.entities_ = options.entities
         return calibrator
+
+
+def _without_terms(explained: Explanation) -> Explanation:
+    return replace(
+        explained,
+        distance_term=None,
+        label_term=None,
+        usual_distance_term=None,
+        usual_label_term=None,
+        n_agreeing=None,
+        n_neighbors=0,
+        raised_by=(),
+        lowered_by=(),
+        neighbors=(),
+    )

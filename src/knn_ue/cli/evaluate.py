@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knn_ue.cli.options import AsJson, Device, Ue, check_writable, cut_note, print_evaluation, progress_bars, say
+from knn_ue.cli.options import (
+    AsJson,
+    Device,
+    Domain,
+    Ue,
+    check_writable,
+    cut_note,
+    print_evaluation,
+    progress_bars,
+    say,
+)
 
 if TYPE_CHECKING:
     from knn_ue.calibrators import Calibrator
@@ -27,6 +37,7 @@ def evaluate(
             min=0, metavar="N", help="Bootstrap draws for intervals (default 200 in a report, otherwise none)."
         ),
     ] = None,
+    domain: Domain = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -64,7 +75,7 @@ def evaluate(
         }
     if cut := cut_note(pipe.encoder):
         say(f"note: {cut.removeprefix(', ')}")
-    calibrators = _calibrators(pipe)
+    calibrators = _calibrators(pipe, domain)
     if report is None:
         evaluation = measure(calibrators, outputs, out_of_domain=elsewhere or None, n_bootstrap=bootstrap or 0)
     else:
@@ -82,13 +93,15 @@ def evaluate(
         print_evaluation(evaluation)
 
 
-def _calibrators(pipe: "UncertaintyPipeline") -> "dict[str, Calibrator]":
+def _calibrators(pipe: "UncertaintyPipeline", domain: str | None) -> "dict[str, Calibrator]":
     """Return the fitted method and, to compare it with, temperature scaling fitted on the same rows."""
     from knn_ue.methods import make_calibrator
+    from knn_ue.pipeline.domains import calibrator_of
 
     fitted = pipe.fitted_
+    calibrator = calibrator_of(fitted, domain)
     seen = fitted.validation.take(~fitted.held_out)
-    return {"temperature": make_calibrator("temperature", seen).fit(seen), fitted.method: fitted.calibrator}
+    return {"temperature": make_calibrator("temperature", seen).fit(seen), fitted.method: calibrator}
 
 
 def _named(sources: list[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from knn_ue.cli.options import AsJson, Device, Ue
+from knn_ue.cli.options import AsJson, Device, Domain, Ue
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS
 
@@ -14,6 +14,7 @@ def explain(
     ue: Ue,
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; for pairs a premise and a hypothesis.")],
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of neighbors to show.")] = 5,
+    domain: Domain = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -36,7 +37,7 @@ def explain(
         if len(texts) % 2:
             raise InvalidInputError(f"this folder answers pairs, got {len(texts)} texts: give premise and hypothesis")
         rows = [{"premise": a, "hypothesis": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]
-    explanations = pipe.explain(rows, top=top)
+    explanations = pipe.explain(rows, top=top, domain=domain)
     if as_json:
         typer.echo(json.dumps([explanation.to_dict() for explanation in explanations], ensure_ascii=False))
     else:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from knn_ue.cli.adapt import adapt, sample
 from knn_ue.cli.demo import demo
 from knn_ue.cli.evaluate import evaluate
 from knn_ue.cli.explain import explain
@@ -24,11 +25,13 @@ from knn_ue.errors import KnnUeError
 class _OneSentence(TyperGroup):
     """Runs a command; what the library raises on purpose, or the disk says, needs no traceback."""
 
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        # Here and not at import: a package that adds a command may import ours.
-        for name, command in plugin_commands().items():
-            self.commands.setdefault(name, command)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # Other packages are asked only for what is not ours: one that adds a command may import this one.
+        return super().get_command(ctx, cmd_name) or plugin_commands().get(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        ours = super().list_commands(ctx)
+        return [*ours, *(name for name in plugin_commands() if name not in ours)]
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -84,7 +87,7 @@ def main(
     """Ask a classifier how sure it really is: confidence from the nearest training examples.
 
     Start with [bold]knn-ue demo --out my-demo[/bold], or with your own files: train, fit, predict,
-    evaluate, explain, serve.
+    evaluate, explain, serve; sample and adapt for a new domain.
 
     Data (F) is JSON lines, CSV/TSV or CoNLL columns, each also .gz, or a source: vader:movies, hub:owner/name:split.
 
@@ -98,7 +101,7 @@ def main(
 
 
 app.callback(help=help_of(main))(main)
-for command in (train, fit, predict, evaluate, explain, serve, demo):
+for command in (train, fit, predict, evaluate, explain, sample, adapt, serve, demo):
     app.command(help=help_of(command))(command)
 index_app.command(help=help_of(move))(move)
 app.add_typer(index_app, name="index")

@@ -83,6 +83,10 @@ AbstainBelow = Annotated[
     float | None,
     typer.Option(metavar="C", callback=_share, help="Abstain where the score is lower; default: the fitted threshold."),
 ]
+Domain = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Domain whose scores to give; 'general' is without any (default: as adapted)."),
+]
 Top = Annotated[int, typer.Option(min=0, metavar="N", help="How many neighbors to give with each answer.")]
 
 

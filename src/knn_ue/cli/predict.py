@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from knn_ue.cli.options import AbstainBelow, AsJson, Device, Overwrite, Top, Ue, cut_note, progress_bars, say
+from knn_ue.cli.options import AbstainBelow, AsJson, Device, Domain, Overwrite, Top, Ue, cut_note, progress_bars, say
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ def predict(
     ],
     abstain_below: AbstainBelow = None,
     top: Top = 5,
+    domain: Domain = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
     device: Device = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer every row of a file with a label and a calibrated score; memory does not grow with the file.
+
+    A row may name its own domain in a field or column "domain"; --domain is for the others.
 
     Until all rows are done the answers are in OUTPUT.part; after an interruption --resume continues from there.
 
@@ -56,9 +59,9 @@ def predict(
     try:
         with answers.open(resume=resume) as file:
             if resume:
-                rows, n_again = _continue(answers, file, rows, pipe, abstain_below, top)
+                rows, n_again = _continue(answers, file, rows, pipe, abstain_below, top, domain)
             n_resumed, n_cut = answers.n_lines, pipe.encoder.n_truncated  # the row asked twice counts once
-            _write_all(answers, file, rows, pipe, abstain_below, top, n_again=n_again)
+            _write_all(answers, file, rows, pipe, abstain_below, top, domain, n_again=n_again)
     except BaseException:
         if answers.part.exists():
             say(f"knn-ue: the answers are kept in {answers.part}: continue with --resume")
@@ -81,6 +84,7 @@ def _continue(
     pipe: "UncertaintyPipeline",
     abstain_below: float | None,
     top: int,
+    domain: str | None,
 ) -> "tuple[Iterator[Row], int]":
     """Return the rows to ask, and how many of them, at the front, have an answer that is kept.
 
@@ -98,7 +102,7 @@ def _continue(
     if getattr(pipe.encoder.options, "passes", 1) > 1:
         return rows, len(again)  # dropout is drawn for a batch: a row asked alone gets another answer
     row, before = last
-    (answer,) = pipe([row], abstain_below=abstain_below, top=top)
+    (answer,) = pipe([row], abstain_below=abstain_below, top=top, domain=domain)
     if not same_answer(before, json.loads(json.dumps(input_of(row) | answer.to_dict()))):
         raise InvalidInputError(
             f"the last answer in {answers.part} is not what this folder says with these options: "
@@ -145,6 +149,7 @@ def _write_all(
     pipe: "UncertaintyPipeline",
     abstain_below: float | None,
     top: int,
+    domain: str | None,
     *,
     n_again: int,
 ) -> None:
@@ -152,7 +157,9 @@ def _write_all(
     asked, kept = tee(rows)  # holds what the pipeline has read ahead, a bounded number of rows
     flushed = time.monotonic()
     with progress_bars() as progress:
-        answered = zip(kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top), strict=True)
+        answered = zip(
+            kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top, domain=domain), strict=True
+        )
         for row, answer in islice(answered, n_again, None):
             answers.write(file, row, answer.to_dict())
             if time.monotonic() - flushed > _FLUSH_SECONDS:

@@ -14,16 +14,18 @@ def text_row(record: Record, place: Place, *, labeled: bool) -> TextRow:
     """Return the text, label and votes of `record`."""
     text = _text(record, "text", place)
     if not labeled:
-        return TextRow(text)
-    return TextRow(text, _label(record, place), _label_counts(record, place))
+        return TextRow(text, **drawn_from(record, place, labeled=False))
+    extra = drawn_from(record, place, labeled=True)
+    return TextRow(text, _label(record, place), _label_counts(record, place), **extra)
 
 
 def pair_row(record: Record, place: Place, *, labeled: bool) -> PairRow:
     """Return the two texts, label and votes of `record`."""
     premise, hypothesis = _text(record, "premise", place), _text(record, "hypothesis", place)
     if not labeled:
-        return PairRow(premise, hypothesis)
-    return PairRow(premise, hypothesis, _label(record, place), _label_counts(record, place))
+        return PairRow(premise, hypothesis, **drawn_from(record, place, labeled=False))
+    extra = drawn_from(record, place, labeled=True)
+    return PairRow(premise, hypothesis, _label(record, place), _label_counts(record, place), **extra)
 
 
 def tokens_and_tags(record: Record, place: Place, *, labeled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -41,6 +43,25 @@ def tokens_and_tags(record: Record, place: Place, *, labeled: bool) -> tuple[tup
             "align them one to one",
         )
     return tokens, tags
+
+
+def drawn_from(record: Record, place: Place, *, labeled: bool) -> dict[str, Any]:
+    """Return the optional keys: the `domain`, and with labels the `sample_weight`; empty ones are left out.
+
+    A domain is a name: many files have a column of that name that holds something else, which is no error.
+    """
+    found: dict[str, Any] = {}
+    if isinstance(record.get("domain"), str) and record["domain"].strip():
+        found["domain"] = record["domain"].strip()
+    weight = record.get("sample_weight") if labeled else None
+    if weight not in (None, ""):
+        try:
+            found["sample_weight"] = float(weight)
+        except (TypeError, ValueError):
+            found["sample_weight"] = 0.0
+        if isinstance(weight, bool) or not 0 < found["sample_weight"] < float("inf"):
+            raise place.error("sample_weight must be a positive number", weight, "leave it out to count the row once")
+    return found
 
 
 def check_text(text: object, name: str, place: Place) -> str:

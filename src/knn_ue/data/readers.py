@@ -7,7 +7,7 @@ from typing import get_args
 
 from knn_ue.arrays import check_choice
 from knn_ue.data.conll import read_conll
-from knn_ue.data.fields import Record, check_text, pair_row, text_row, tokens_and_tags
+from knn_ue.data.fields import Record, check_text, drawn_from, pair_row, text_row, tokens_and_tags
 from knn_ue.data.limits import RAISE_WORDS, Limits, default_limits
 from knn_ue.data.lines import Place, check_file, read_lines
 from knn_ue.data.rows import Row, TaggedRow, TextRow, at_least_one
@@ -106,7 +106,8 @@ def _read_tagged(path: Path, extension: str, limits: Limits, *, labeled: bool, s
         for place, record in read_json_lines(path, limits):
             _check_words(record.get("tokens"), place, limits)
             tokens, tags = tokens_and_tags(record, place, labeled=labeled)
-            yield Sentence(tokens, tags, (place,) * len(tokens))
+            extra = drawn_from(record, place, labeled=labeled)
+            yield Sentence(tokens, tags, (place,) * len(tokens), extra)
 
     return tagged_rows(read, scheme, labeled=labeled)
 

@@ -1,4 +1,8 @@
-"""The records of labeled text that every reader returns."""
+"""The records of labeled text that every reader returns.
+
+`domain` is the domain whose scores a row asks for, `sample_weight` what it counts where labels were drawn unevenly
+(see docs/adapting.md); both are None in most files.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +23,8 @@ class TextRow:
     label: str | None = None
     label_counts: Mapping[str, int] | None = field(default=None, hash=False)
     ratings: tuple[int, ...] | None = None
+    domain: str | None = field(default=None, repr=False)
+    sample_weight: float | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,8 @@ class PairRow:
     hypothesis: str
     label: str | None = None
     label_counts: Mapping[str, int] | None = field(default=None, hash=False)
+    domain: str | None = field(default=None, repr=False)
+    sample_weight: float | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,8 @@ class TaggedRow:
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...] | None = None
+    domain: str | None = field(default=None, repr=False)
+    sample_weight: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", tuple(self.tokens))

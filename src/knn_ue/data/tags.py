@@ -4,9 +4,9 @@ IOB2 begins each entity with B. IOB1 begins one with I, and with B only where it
 marks the last word (E) and the single word (S) of an entity; BILOU calls them L and U.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 from knn_ue.arrays import check_choice
 from knn_ue.data.lines import Place
@@ -23,11 +23,15 @@ _ANY_PREFIX = "BI" + "".join(_PAST_IOB)
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Tokens and tags as the file has them, and the place of each token; no tags where the file is read unlabeled."""
+    """Tokens and tags as the file has them, and the place of each token; no tags where the file is read unlabeled.
+
+    `extra` holds the other fields of the row: its domain and sample weight.
+    """
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
     places: tuple[Place, ...]
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def tagged_rows(
@@ -36,11 +40,11 @@ def tagged_rows(
     """Yield the sentences with IOB2 tags; "auto" reads them all once before, to see the scheme."""
     if not labeled:
         for sentence in read():
-            yield TaggedRow(sentence.tokens)
+            yield TaggedRow(sentence.tokens, **sentence.extra)
         return
     known = detect_scheme(read()) if scheme == "auto" else scheme
     for sentence in read():
-        yield TaggedRow(sentence.tokens, convert_tags(sentence.tags, known, sentence.places))
+        yield TaggedRow(sentence.tokens, convert_tags(sentence.tags, known, sentence.places), **sentence.extra)
 
 
 def is_tag(text: str) -> bool:

@@ -11,7 +11,7 @@ Labels and tags may be left out. A label is looked up by its name; where the mod
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 
 import numpy as np
@@ -31,11 +31,14 @@ _WINDOW_CHARACTERS = 1 << 22
 class Example:
     """One row, ready to be tokenized: `parts` is (text,), (premise, hypothesis) or the words of a sentence.
 
-    `labels` is None, (label,) or one tag a word.
+    `labels` is None, (label,) or one tag a word. `domain` names the domain whose scores it asks for; `sample_weight` is
+    what its label counts where rows were drawn unevenly. The model sees neither.
     """
 
     parts: tuple[str, ...]
     labels: tuple[str, ...] | None = None
+    domain: str | None = field(default=None, repr=False)
+    sample_weight: float | None = field(default=None, repr=False)
 
 
 def read_examples(rows: Iterable[object], task: Task) -> Iterator[Example]:
@@ -101,7 +104,7 @@ def read_example(row: object, task: Task, number: int = 0) -> Example:
         raise InvalidInputError(
             f"row {number} has {len(parts)} words but {len(labels)} tags: give each word exactly one tag"
         )
-    return Example(parts, labels)
+    return Example(parts, labels, _read_domain(row), _read_weight(row, number))
 
 
 def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
@@ -142,6 +145,24 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
 
 def _field(row: object, name: str) -> object:
     return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
+
+
+def _read_domain(row: object) -> str | None:
+    domain = _field(row, "domain")
+    return domain if isinstance(domain, str) and domain else None
+
+
+def _read_weight(row: object, number: int) -> float | None:
+    weight = _field(row, "sample_weight")
+    if weight is None:
+        return None
+    if (
+        isinstance(weight, bool)
+        or not isinstance(weight, (int, float, np.integer, np.floating))
+        or not 0 < weight < float("inf")
+    ):
+        raise InvalidInputError(f"the sample_weight of row {number} must be a positive number, got {_shown(weight)}")
+    return float(weight)
 
 
 def _content(row: object, task: Task) -> Sequence[object] | None:

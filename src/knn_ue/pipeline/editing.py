@@ -187,4 +187,5 @@ def _replace(opened: OpenedFolder, fitted: Fitted) -> None:
             # Always the whole before its parts: two writers with one of them each would wait forever.
             for folder in (opened.path, *sorted(folder for folder in folders if folder is not None)):
                 stack.enter_context(locked(folder))
-        replace_fitted(opened.path, fitted, precondition=opened.check_unchanged)
+        same = fitted.calibrator is opened.fitted.calibrator
+        replace_fitted(opened.path, fitted, precondition=opened.check_unchanged, same_calibrator=same)

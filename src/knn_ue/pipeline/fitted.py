@@ -1,10 +1,11 @@
 """What `fit` leaves behind, which is what a UE folder holds beside the model; and what its stores show of an input."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from knn_ue.adapting import Adaptation, LabeledScores
 from knn_ue.answers import NeighborExample
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators.contract import Calibrator, Found, take_found
@@ -31,11 +32,20 @@ class DriftQuantiles:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Domain:
+    """A domain beside the general one: what its labels lead to, and the labeled scores, to which more may be added."""
+
+    adaptation: Adaptation
+    labeled: Mapping[str, LabeledScores]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Fitted:
     """A fitted pipeline without its model.
 
     `validation` are the outputs of all validation rows; `held_out` (n,) marks those kept for the `decisions`, which the
-    calibrator has not seen. `drift` is None where the method has no neighbors.
+    calibrator has not seen. `drift` is None where the method has no neighbors. `domains` are
+    those it was adapted to, by name.
     """
 
     method: str
@@ -44,6 +54,7 @@ class Fitted:
     held_out: BoolArray
     decisions: tuple[Decision, ...]
     drift: DriftQuantiles | None
+    domains: Mapping[str, Domain] = field(default_factory=dict)
 
     @property
     def threshold(self) -> RiskThreshold | None:
@@ -82,13 +93,6 @@ def shown_neighbors(found: Found) -> Neighbors | None:
     return next(reversed(list(found.values())), None)
 
 
-def search_neighbors(calibrator: Calibrator, outputs: Outputs, n_neighbors: int) -> Neighbors | None:
-    """Return the nearest training examples of each row in the store that answers show."""
-    for name, store in reversed(list(calibrator.stores.items())):
-        return store.search(calibrator.queries(outputs)[name], n_neighbors)
-    return None
-
-
 def closeness(neighbors: Neighbors, predicted: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return what drift is measured by: the mean distance (n,) to the neighbors found, inf where none was, and the
     share (n,) of all neighbors asked for that carry the `predicted` label."""
@@ -107,6 +111,9 @@ def drift_quantiles(
     if neighbors is None:
         return None
     distance, agreement = closeness(neighbors, validation.predicted)
+    searched = calibrator.searched(validation)
+    if searched is not None and searched.any():
+        distance, agreement = distance[searched], agreement[searched]
     # Percentiles are values of rows, without interpolation, which between two infinite ones is undefined.
     return DriftQuantiles(
         distance=read_only(np.quantile(distance, _LEVELS, method="inverted_cdf")),

@@ -201,8 +201,9 @@ def _part(found: Found, rows: BoolArray) -> Found | None:
 
 
 def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
-    """Fit `calibrator` and the decisions again on the rows that `fitted` was fitted on."""
-    return fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions)
+    """Fit `calibrator` and the decisions again on the rows that `fitted` was fitted on; domains keep their scales."""
+    again = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions)
+    return replace(again, domains=fitted.domains)
 
 
 def encoder_for(encoder: Encoder, chosen: EncoderOptions, method: str) -> Encoder:

@@ -1,7 +1,7 @@
 """A fitted pipeline <-> one UE folder: options, validation outputs, calibrator and model, written in one step.
 
-meta.json                       task, class names, method, what the encoder says of itself, decisions
-arrays.<generation>.safetensors validation outputs, held-out mask, drift percentiles
+meta.json                       task, class names, method, what the encoder says of itself, decisions, domains
+arrays.<generation>.safetensors validation outputs, held-out mask, drift percentiles, labeled scores of the domains
 calibrator.<generation>/        what the calibrator's own `save` writes, datastores inside
 model.<generation>/             the encoder's files; absent where it needs none, as a model on the hub
 """
@@ -18,6 +18,7 @@ from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.registry import open_encoder
 from knn_ue.errors import StorageError
 from knn_ue.methods import load_calibrator
+from knn_ue.pipeline.domains import StoredDomain, domain_rules, domains_from_plain, domains_to_plain
 from knn_ue.pipeline.fitted import N_QUANTILES, DriftQuantiles, Fitted, check_consistent
 from knn_ue.storage import (
     FolderContent,
@@ -44,6 +45,7 @@ class _StoredOptions:
     method: str
     encoder: dict[str, Any]
     decisions: tuple[dict[str, Any], ...]
+    domains: tuple[StoredDomain, ...] = ()
 
 
 # Beside the validation outputs, which are checked as all outputs are.
@@ -82,13 +84,18 @@ def save_pipeline(
     write_folder(target, kind=KIND, options=options | _to_options(fitted), arrays=_to_arrays(fitted), folders=folders)
 
 
-def replace_fitted(path: str | Path, fitted: Fitted, *, precondition: Callable[[], None]) -> None:
+def replace_fitted(
+    path: str | Path, fitted: Fitted, *, precondition: Callable[[], None], same_calibrator: bool = False
+) -> None:
     """Write another `fitted` to the UE folder `path`, whose model stays as it is and need not be in memory.
 
-    `precondition` may raise; it is called when no other writer can come between.
+    With `same_calibrator` its calibrator stays too, stores and all. `precondition` may raise; it is called when no
+    other writer can come between.
     """
     stored = read_folder(path, kind=KIND)
-    folders: dict[str, SubfolderWriter | Path] = {**stored.folders, "calibrator": fitted.calibrator.save}
+    folders: dict[str, SubfolderWriter | Path] = {**stored.folders}
+    if not same_calibrator:
+        folders["calibrator"] = fitted.calibrator.save
     write_folder(
         path,
         kind=KIND,
@@ -158,14 +165,15 @@ def _part_of(stored: FolderContent) -> EncoderPart:
 
 
 def _to_options(fitted: Fitted) -> dict[str, Any]:
-    return {"method": fitted.method, "decisions": registry.to_plain(fitted.decisions)}
+    domains, _ = domains_to_plain(fitted.domains)
+    return {"method": fitted.method, "decisions": registry.to_plain(fitted.decisions), "domains": domains}
 
 
 def _to_arrays(fitted: Fitted) -> Arrays:
     arrays = outputs_to_arrays(fitted.validation) | {"held_out": fitted.held_out}
     if fitted.drift is not None:
         arrays |= {"drift_distance": fitted.drift.distance, "drift_agreement": fitted.drift.agreement}
-    return arrays
+    return arrays | domains_to_plain(fitted.domains)[1]
 
 
 def _fitted_of(stored: FolderContent) -> Fitted:
@@ -174,6 +182,7 @@ def _fitted_of(stored: FolderContent) -> Fitted:
         arrays = stored.arrays
         validation = outputs_from_arrays(arrays, options.class_names)
         check_arrays(arrays, _STORED_ARRAYS, {"rows": len(validation)})
+        check_arrays(arrays, domain_rules(options.domains, validation.n_classes))
         drift = None
         if "drift_distance" in arrays:
             drift = DriftQuantiles(distance=arrays["drift_distance"], agreement=arrays["drift_agreement"])
@@ -184,6 +193,7 @@ def _fitted_of(stored: FolderContent) -> Fitted:
             held_out=arrays["held_out"],
             decisions=registry.from_plain(options.decisions),
             drift=drift,
+            domains=domains_from_plain(options.domains, arrays),
         )
         check_consistent(fitted)
         return fitted

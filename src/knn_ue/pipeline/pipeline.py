@@ -13,7 +13,8 @@ from knn_ue.encoding import Encoder, Example, Pooling
 from knn_ue.encoding.inputs import windows
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.evaluation import Evaluation, evaluate
-from knn_ue.pipeline.answers import answer_examples, check_abstain_below
+from knn_ue.pipeline.answers import check_abstain_below
+from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
 from knn_ue.pipeline.entity_answers import explain_sentences
 from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
 from knn_ue.pipeline.fitting import (
@@ -36,13 +37,14 @@ from knn_ue.pipeline.rows import (
     labeled_examples,
     maybe_labeled_examples,
 )
+from knn_ue.pipeline.with_domains import WithDomains
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.tuning import Tolerance, Tuning
 from knn_ue.types import Outputs, Progress
 
 
-class UncertaintyPipeline:
+class UncertaintyPipeline(WithDomains):
     """A classifier or tagger with calibrated confidence, made of an `Encoder` and what was fitted on its outputs.
 
     Rows are records of `knn_ue.data`, dicts, labeled tuples (see `knn_ue.pipeline.rows`), or the name of a file or
@@ -54,8 +56,6 @@ class UncertaintyPipeline:
         answer.label, answer.score, answer.raw_score, answer.neighbors  # "pos", 0.81, 0.99, (...)
         pipe.save("ue")
     """
-
-    fitted_: Fitted
 
     def __init__(self, encoder: Encoder, fitted: Fitted | None = None) -> None:
         self.encoder = encoder
@@ -158,7 +158,9 @@ class UncertaintyPipeline:
             warnings.warn(f"{threshold}; every answer will be an abstention", stacklevel=2)
         return self
 
-    def __call__(self, inputs: object, *, abstain_below: float | None = None, top: int = 5) -> list[AnyAnswer]:
+    def __call__(
+        self, inputs: object, *, abstain_below: float | None = None, top: int = 5, domain: str | None = None
+    ) -> list[AnyAnswer]:
         """Return an answer for each input; a string, dict, record or tuple is one input, a list holds many.
 
         Texts and pairs give `Answer`, tagged sentences `SentenceAnswer`; see `knn_ue.answers` for their fields.
@@ -167,13 +169,16 @@ class UncertaintyPipeline:
 
         A score below `abstain_below`, or without it what the fitted decisions withhold, is an abstention: `abstained`
         is True, the label, tag or type is None, and `would_be` is what it would have been. In tagging entities abstain,
-        with all their words; where tags are not IOB2, words do.
+        with all their words; where tags are not IOB2, words do. Scores are those of the `domain` (see `adapt`), or of
+        the one that an input names itself.
         """
-        return list(self._answers(input_examples(inputs, self.task), abstain_below, top))
+        return list(self._answers(input_examples(inputs, self.task), abstain_below, top, domain))
 
-    def predict_stream(self, rows: Rows, *, abstain_below: float | None = None, top: int = 5) -> Iterator[AnyAnswer]:
+    def predict_stream(
+        self, rows: Rows, *, abstain_below: float | None = None, top: int = 5, domain: str | None = None
+    ) -> Iterator[AnyAnswer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
-        return self._answers(iter_examples(rows, self.task, labeled=False), abstain_below, top)
+        return self._answers(iter_examples(rows, self.task, labeled=False), abstain_below, top, domain)
 
     def outputs(self, rows: Rows | Outputs, *, with_labels: bool = True, progress: Progress | None = None) -> Outputs:
         """Return what the model says about the rows, with labels where they have them; `Outputs` are passed on."""
@@ -191,8 +196,11 @@ class UncertaintyPipeline:
         n_bootstrap: int = 0,
         level: float = 0.95,
         seed: int = 0,
+        domain: str | None = None,
     ) -> Evaluation:
         """Return every metric on labeled rows, the method beside the raw model; see `knn_ue.evaluate`.
+
+        With a `domain` it is measured as it answers there.
 
         An out-of-domain set in which every row has a label that the model knows is measured too; any other one is
         only told apart from `rows` by its confidence.
@@ -201,7 +209,7 @@ class UncertaintyPipeline:
         sets = out_of_domain if isinstance(out_of_domain, Mapping) else {"out_of_domain": out_of_domain}
         elsewhere = {name: self._maybe_labeled(found) for name, found in sets.items() if found is not None}
         return evaluate(
-            {self.method_: self.calibrator_},
+            {self.method_: calibrator_of(self._ready(), domain)},
             test,
             out_of_domain=elsewhere or None,
             n_bins=n_bins,
@@ -210,12 +218,14 @@ class UncertaintyPipeline:
             seed=seed,
         )
 
-    def explain(self, inputs: object, *, top: int = 5) -> list[Explanation] | list[SentenceExplanation]:
+    def explain(
+        self, inputs: object, *, top: int = 5, domain: str | None = None
+    ) -> list[Explanation] | list[SentenceExplanation]:
         """Return why each input, or each word in tagging, is as sure as it is; for kNN-UE only.
 
         With knn-ue-entity: a record a sentence, with its entities, what raised and lowered each, and what was missed.
         """
-        calibrator = self.calibrator_
+        calibrator = calibrator_of(self._ready(), domain)
         if not calibrator.explains:
             raise InvalidInputError(
                 f"explain needs the method knn-ue, knn-ue-no-label or knn-ue-entity, this pipeline was fitted with "
@@ -324,21 +334,22 @@ class UncertaintyPipeline:
             raise NotFittedError(type(self).__name__)
         return self.fitted_
 
-    def _answers(self, examples: Iterator[Example], abstain_below: float | None, top: int) -> Iterator[AnyAnswer]:
+    def _answers(
+        self, examples: Iterator[Example], abstain_below: float | None, top: int, domain: str | None
+    ) -> Iterator[AnyAnswer]:
         fitted = self._ready()
         check_abstain_below(abstain_below)
         if top:
             check_positive(top, "top")
-        return self._answer_windows(examples, fitted, abstain_below, top)
+        asked_domains(fitted, [], domain)
+        return self._answer_windows(examples, fitted, abstain_below, top, domain)
 
     def _answer_windows(
-        self, examples: Iterable[Example], fitted: Fitted, abstain_below: float | None, top: int
+        self, examples: Iterable[Example], fitted: Fitted, abstain_below: float | None, top: int, domain: str | None
     ) -> Iterator[AnyAnswer]:
         for window in windows(examples, batch_size=self.encoder.options.batch_size):
             outputs = self.encoder.encode(window, with_labels=False)
-            yield from answer_examples(
-                window, outputs, fitted.calibrator, decisions=fitted.decisions, abstain_below=abstain_below, top=top
-            )
+            yield from answer_in_domains(window, outputs, fitted, domain=domain, abstain_below=abstain_below, top=top)
 
     def _labeled_outputs(self, rows: Rows) -> Outputs:
         return self.encoder.encode(labeled_examples(rows, self.task, self.class_names, name="test"))

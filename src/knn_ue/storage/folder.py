@@ -125,7 +125,9 @@ def write_folder(
             meta = _write_parts(folder, generation, arrays, files or {}, folders or {}, journal)
             meta |= {"format": FORMAT, "library": library_version(), "kind": kind, "identity": identity}
             meta |= {"generation": generation, "options": options}
-            _commit(folder, generation, meta)
+            content = encode_meta(folder, meta)
+            sync(folder)  # the data files must be findable before anything names them
+            write_file(folder / META, content, draft=folder / f"{META}.{generation}")
         except BaseException:
             if _committed_generation(folder) != generation:  # an interrupt may strike just after the commit
                 _remove_ours(folder, lambda name: generation in name)
@@ -224,12 +226,6 @@ def _write_parts(
         journal(_journal_path(folder, generation), generation)
         sync(_journal_path(folder, generation))
     return {"files": entries, "folders": subfolders, "journal": journal is not None}
-
-
-def _commit(folder: Path, generation: str, meta: Meta) -> None:
-    content = encode_meta(folder, meta)
-    sync(folder)  # the data files must be findable before anything names them
-    write_file(folder / META, content, draft=folder / f"{META}.{generation}")
 
 
 def _committed_generation(folder: Path) -> str | None:

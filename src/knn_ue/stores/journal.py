@@ -77,19 +77,15 @@ def read_journal(stored: FolderContent) -> tuple["Journal", list[Change]]:
 def _read_now(stored: FolderContent) -> tuple["Journal", list[Change]]:
     path = stored.journal
     with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
-        return _read_records(file, stored, os.fstat(file.fileno()).st_size)
-
-
-def _read_records(file: BinaryIO, stored: FolderContent, size: int) -> tuple["Journal", list[Change]]:
-    path, last = stored.journal, _opening(stored.generation)
-    if file.read(len(last)) != last:
-        raise StorageError(f"{path} is not the journal of generation {stored.generation}: restore it from a copy")
-    changes = []
-    start, end = 0, len(last)
-    for body in _bodies(file, path, size):
-        changes.append(_decode(body, path))
-        last = _head(len(body), zlib.crc32(body))
-        start, end = end, end + _HEAD.size + len(body)
+        last = _opening(stored.generation)
+        if file.read(len(last)) != last:
+            raise StorageError(f"{path} is not the journal of generation {stored.generation}: restore it from a copy")
+        changes = []
+        start, end = 0, len(last)
+        for body in _bodies(file, path, os.fstat(file.fileno()).st_size):
+            changes.append(_decode(body, path))
+            last = _head(len(body), zlib.crc32(body))
+            start, end = end, end + _HEAD.size + len(body)
     return Journal(stored=stored, last=last, start=start, end=end), changes
 
 

@@ -139,7 +139,8 @@ class IndexOptions:
                 if value > _LARGEST_SETTING:
                     raise InvalidInputError(f"{name} must be at most {_LARGEST_SETTING}, got {value}")
                 object.__setattr__(self, name, int(value))  # neither faiss nor JSON takes numpy's
-        check_factory(self.factory)
+        if self.factory != "Flat":
+            check_factory(self.factory)
         if self.factory.endswith(",RFlat"):
             object.__setattr__(self, "factory", self.factory.removesuffix(",RFlat"))
             if self.refine_factor == 1:

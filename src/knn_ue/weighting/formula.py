@@ -58,6 +58,12 @@ class Weight:
     distance_term: FloatArray
     label_term: FloatArray
 
+    def times(self, scale: float) -> "Weight":
+        """Return the weight and its terms, scaled."""
+        return Weight(
+            total=scale * self.total, distance_term=scale * self.distance_term, label_term=scale * self.label_term
+        )
+
 
 def knn_weight(
     neighbors: Neighbors,

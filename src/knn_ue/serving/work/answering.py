@@ -78,6 +78,8 @@ def _answer(
     )
     neighbors = shown_neighbors(found)
     near = None if neighbors is None else closeness(neighbors, wanted.predicted)
+    searched = calibrator.searched(wanted)
+    looked_up = np.ones(len(wanted), dtype=bool) if searched is None else searched
     done: dict[int, Done] = {}
     first_answer = first_row = 0
     for number in asked:
@@ -95,8 +97,8 @@ def _answer(
             answers=mine,
             why=why,
             outputs=taken,
-            distance=None if near is None else near[0][part],
-            agreement=None if near is None else near[1][part],
+            distance=None if near is None else near[0][part][looked_up[part]],
+            agreement=None if near is None else near[1][part][looked_up[part]],
         )
     return done
 

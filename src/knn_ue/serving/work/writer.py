@@ -18,7 +18,7 @@ from knn_ue.pipeline.fitting import refit
 from knn_ue.serving.logs import log
 from knn_ue.serving.problems import ProblemError, busy
 from knn_ue.serving.work.state import Served, load_served
-from knn_ue.storage.atomic import locked
+from knn_ue.storage.atomic import locked, waiting_at_most
 from knn_ue.stores import writable
 from knn_ue.types import Outputs
 
@@ -83,7 +83,7 @@ class FolderWriter:
         if self._n_waiting >= _MAX_WAITING:
             raise busy("too_many_changes", f"{self._n_waiting} changes wait for the disk", retry_after=5)
         self._n_waiting += 1
-        queued = self._thread.submit(change)
+        queued = self._thread.submit(self._bounded, change)
         expired: list[bool] = []
         # What has begun is not cancelled by this, and is waited for.
         timer = asyncio.get_running_loop().call_later(self._max_wait, lambda: expired.append(queued.cancel()))
@@ -98,6 +98,11 @@ class FolderWriter:
         finally:
             timer.cancel()
             self._n_waiting -= 1
+
+    def _bounded(self, change: Callable[[], Result]) -> Result:
+        """Make a change that waits for locks of other processes, all in all, no longer than `max_wait`."""
+        with waiting_at_most(self._max_wait):
+            return change()
 
     def _add(self, encoded: Served, outputs: Outputs) -> tuple[list[int], int]:
         def change(calibrator: Calibrator) -> list[int]:
@@ -168,7 +173,7 @@ class FolderWriter:
         """
         with ExitStack() as stack:
             try:
-                stack.enter_context(locked(self.served.path, seconds=self._max_wait))
+                stack.enter_context(locked(self.served.path))
             except StorageError:
                 raise
             except OSError:

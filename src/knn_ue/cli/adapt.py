@@ -1,0 +1,125 @@
+"""`knn-ue adapt` and `knn-ue sample`: a few labels of a new domain make its scores right, and which rows to label."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from knn_ue.cli.options import AsJson, Device, Overwrite, Ue, say
+from knn_ue.errors import InvalidInputError, StorageError
+
+
+def adapt(
+    ue: Ue,
+    labeled: Annotated[
+        str | None,
+        typer.Option(metavar="F", help="Labeled texts of the domain, drawn at random (knn-ue sample draws them)."),
+    ] = None,
+    domain: Annotated[
+        str, typer.Option(metavar="NAME", help="Its name; 'default' answers inputs that name no domain.")
+    ] = "default",
+    add: Annotated[bool, typer.Option("--add", help="Keep the labels that the domain has, and add these.")] = False,
+    not_random: Annotated[
+        bool, typer.Option("--not-random", help="The rows are no random sample, such as corrections: measure only.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Apply the scale whatever speaks against it.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Forget the domain and its labels.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Make the scores right in a new domain, from a few labeled texts of it; the predictions stay.
+
+    50 labels are good, 10 the least. Before and after are cross-validated. Where too few rows or no sure gain speak
+    against it, nothing changes, and the note says why.
+
+    Example: [bold]knn-ue adapt ue --labeled labeled.jsonl --domain tweets[/bold], then
+    [bold]knn-ue predict ue --domain tweets ...[/bold]
+    """
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.domains import adapt_fitted, check_domain_name, forget_domain
+    from knn_ue.pipeline.editing import edit, with_same_model
+    from knn_ue.pipeline.rows import labeled_examples
+    from knn_ue.pipeline.sampling import weights_of
+
+    if undo:
+        if labeled is not None:
+            raise InvalidInputError("--undo forgets a domain and needs no labels: leave out --labeled")
+        edit(ue, lambda now: (forget_domain(now, domain), None))
+        typer.echo(json.dumps({"ue": str(ue), "forgot": domain}) if as_json else f"{ue}: forgot the domain {domain}")
+        return
+    if labeled is None:
+        raise InvalidInputError("adapt needs labeled texts: pass --labeled F, or --undo to forget a domain")
+    check_domain_name(domain)
+    pipe = UncertaintyPipeline.load(ue, device=device)
+    examples = labeled_examples(labeled, pipe.task, pipe.class_names, name="labeled")
+    outputs = pipe.encoder.encode(examples)
+    with_same_model(pipe, ue)
+    adaptation = edit(
+        ue,
+        lambda now: adapt_fitted(
+            now,
+            outputs,
+            domain=domain,
+            sample_weight=weights_of(examples),
+            random_sample=not not_random,
+            add=add,
+            force=force,
+        ),
+    )
+    if as_json:
+        done = {"ue": str(ue), "domain": domain, "applied": adaptation.applied}
+        typer.echo(json.dumps(done | adaptation.to_plain(), ensure_ascii=False))
+        return
+    typer.echo(f"{ue}: domain {domain}")
+    typer.echo(str(adaptation))
+    if adaptation.applied:
+        say(f"next: knn-ue predict {ue} --input F --output G" + ("" if domain == "default" else f" --domain {domain}"))
+        say(f"undo: knn-ue adapt {ue} --domain {domain} --undo")
+
+
+def sample(
+    ue: Ue,
+    pool: Annotated[str, typer.Option("--input", metavar="POOL", help="Texts of the domain; labels are ignored.")],
+    output: Annotated[Path, typer.Option(metavar="F", help="The file to write.")],
+    n: Annotated[int, typer.Option(min=1, metavar="N", help="How many rows to label.")] = 50,
+    strategy: Annotated[
+        str, typer.Option(metavar="S", help="random, or stratified by score, with weights that undo the uneven draw.")
+    ] = "random",
+    form: Annotated[str, typer.Option("--format", metavar="FORM", help="jsonl or label-studio.")] = "jsonl",
+    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Choose which texts of a domain to label for [bold]knn-ue adapt[/bold]; the labels are left empty.
+
+    The model's own answers are not shown, since they sway people.
+
+    Example: [bold]knn-ue sample ue --input tweets.txt --n 50 --output to_label.jsonl[/bold]
+    """
+    from knn_ue.arrays import check_choice
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.sampling import label_studio_config, label_studio_tasks
+    from knn_ue.storage.atomic import storage_errors
+
+    check_choice(strategy, "strategy", ("random", "stratified"))
+    check_choice(form, "format", ("jsonl", "label-studio"))
+    if output.exists() and not overwrite:
+        raise StorageError(f"{output} already exists: pass --overwrite or choose another file")
+    pipe = UncertaintyPipeline.load(ue, device=device)
+    rows = pipe.sample(pool, n, strategy=strategy, seed=seed)  # type: ignore[arg-type]
+    if form == "jsonl":
+        content = "".join(json.dumps(row.to_dict(pipe.task), ensure_ascii=False) + "\n" for row in rows)
+    else:
+        content = label_studio_tasks(rows, pipe.task)
+    with storage_errors(f"{output} cannot be written", "choose another place"):
+        output.write_text(content, encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps({"output": str(output), "rows": len(rows), "strategy": strategy}))
+        return
+    typer.echo(f"{output}: {len(rows)} rows to label")
+    if form == "label-studio":
+        typer.echo(label_studio_config(pipe.task, pipe.class_names))
+    else:
+        say(f"fill in each label ({', '.join(pipe.class_names)}), then: knn-ue adapt {ue} --labeled {output}")

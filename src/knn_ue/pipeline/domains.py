@@ -1,0 +1,214 @@
+"""The domains of a UE folder: labels of each, the scales fitted on them, and answers by the domain a row asks for.
+
+"general" is what `fit` left behind. "default", where there is one, answers rows that name no domain.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from knn_ue.adapting import Adaptation, LabeledScores, adapt_units
+from knn_ue.answers import AnyAnswer
+from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.calibrators import labeled_scores
+from knn_ue.calibrators.contract import Calibrator, Found, take_found
+from knn_ue.encoding import Example
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline.answers import AbstainBelow, answer_examples
+from knn_ue.pipeline.fitted import Domain, Fitted
+from knn_ue.storage.outputs import Arrays
+from knn_ue.storage.schema import ArrayRule, Within
+from knn_ue.types import Outputs
+
+GENERAL = "general"
+DEFAULT = "default"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,63}")
+_UNITS = {"rows", "entities", "sentences"}
+_ARRAYS = tuple(field.name for field in fields(LabeledScores))
+
+
+def check_domain_name(name: str) -> str:
+    """Return a name that a new domain may have."""
+    if name == GENERAL or not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"a domain needs a name of 1 to 64 letters, digits, spaces and . _ - other than {GENERAL!r}, got {name!r}"
+        )
+    return name
+
+
+def adapt_fitted(
+    fitted: Fitted,
+    labeled: Outputs,
+    *,
+    domain: str = DEFAULT,
+    sample_weight: FloatArray | None = None,
+    random_sample: bool = True,
+    add: bool = False,
+    force: bool = False,
+    found: Found | None = None,
+) -> tuple[Fitted, Adaptation]:
+    """Return what a folder holds after adapting to a domain, and what it changes.
+
+    With `add` the labels join those the domain has, else they replace them. Rows that are no random sample are
+    measured, but neither kept nor used unless `force` is given.
+    """
+    check_domain_name(domain)
+    scores: Mapping[str, LabeledScores] = labeled_scores(
+        fitted.calibrator, labeled, sample_weight=sample_weight, found=found
+    )
+    before = fitted.domains.get(domain)
+    if add and before is not None and (random_sample or force):
+        scores = {unit: before.labeled[unit].joined(scores[unit]) for unit in scores}
+        random_sample = random_sample and before.adaptation.random_sample
+    adaptation = adapt_units(scores, random_sample=random_sample, force=force)
+    if not random_sample and not force:
+        return fitted, adaptation
+    domains = {**fitted.domains, domain: Domain(adaptation=adaptation, labeled=scores)}
+    return replace(fitted, domains=domains), adaptation
+
+
+def forget_domain(fitted: Fitted, domain: str) -> Fitted:
+    """Return what a folder holds without a domain; its labels are forgotten too."""
+    if domain not in fitted.domains:
+        raise _unknown(fitted, domain)
+    return replace(fitted, domains={name: found for name, found in fitted.domains.items() if name != domain})
+
+
+def calibrator_of(fitted: Fitted, domain: str | None, *, base: Calibrator | None = None) -> Calibrator:
+    """Return the calibrator that answers in a domain; `base` stands for the fitted one, over other stores."""
+    calibrator = fitted.calibrator if base is None else base
+    if domain == GENERAL or (domain is None and DEFAULT not in fitted.domains):
+        return calibrator
+    found = fitted.domains.get(domain or DEFAULT)
+    if found is None:
+        raise _unknown(fitted, domain)
+    return calibrator.with_log_scales(found.adaptation.log_scales)
+
+
+def asked_domains(fitted: Fitted, examples: Sequence[Example], domain: str | None) -> list[str | None]:
+    """Return the domain of each example: its own, else `domain`.
+
+    Where the folder has no domains, a field of that name is something else and is left alone.
+    """
+    if domain is not None:
+        calibrator_of(fitted, domain)
+    if not fitted.domains:
+        return [domain] * len(examples)
+    asked = [example.domain or domain for example in examples]
+    for name in dict.fromkeys(asked):
+        calibrator_of(fitted, name)
+    return asked
+
+
+def answer_in_domains(
+    examples: Sequence[Example],
+    outputs: Outputs,
+    fitted: Fitted,
+    *,
+    domain: str | None = None,
+    base: Calibrator | None = None,
+    abstain_below: AbstainBelow = None,
+    top: int,
+    found: Found | None = None,
+) -> list[AnyAnswer]:
+    """Return the answer to each example, in order, with the scores of the domain it asks for; one search for all."""
+    asked = asked_domains(fitted, examples, domain)
+    limits = list(abstain_below) if isinstance(abstain_below, Sequence) else [abstain_below] * len(examples)
+    if found is None:
+        found = (base or fitted.calibrator).search(outputs)
+    answers: dict[int, AnyAnswer] = {}
+    names = list(dict.fromkeys(asked))
+    for name in names:
+        chosen = [number for number, wanted in enumerate(asked) if wanted == name]
+        rows = slice(None) if len(names) == 1 else _rows_of(examples, outputs, chosen)
+        given = answer_examples(
+            [examples[number] for number in chosen],
+            outputs if len(names) == 1 else outputs.take(rows),
+            calibrator_of(fitted, name, base=base),
+            decisions=fitted.decisions,
+            abstain_below=[limits[number] for number in chosen],
+            top=top,
+            found=found if len(names) == 1 else take_found(found, rows),
+        )
+        shown = name or (DEFAULT if DEFAULT in fitted.domains else None)
+        answers |= {number: replace(x, domain=shown) for number, x in zip(chosen, given, strict=True)}
+    return [answers[number] for number in range(len(examples))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredDomain:
+    """What the meta.json of a UE folder holds of a domain."""
+
+    name: str
+    adaptation: Adaptation
+
+    def __post_init__(self) -> None:
+        check_domain_name(self.name)
+        if "rows" not in self.adaptation.units or not self.adaptation.units.keys() <= _UNITS:
+            raise ValueError(f"the domain {self.name} lacks rows, or has units that are unknown")
+
+
+def domains_to_plain(domains: Mapping[str, Domain]) -> tuple[list[dict[str, Any]], Arrays]:
+    """Return the options and arrays that a folder stores."""
+    plain = [{"name": name, "adaptation": found.adaptation.to_plain()} for name, found in domains.items()]
+    arrays = {
+        f"domains.{number}.{unit}.{name}": np.ascontiguousarray(getattr(scores, name))
+        for number, found in enumerate(domains.values())
+        for unit, scores in found.labeled.items()
+        for name in _ARRAYS
+    }
+    return plain, arrays
+
+
+def domain_rules(stored: Sequence[StoredDomain], n_classes: int) -> dict[str, ArrayRule]:
+    """Return what the arrays of the domains may be."""
+    rules: dict[str, ArrayRule] = {}
+    for number, domain in enumerate(stored):
+        for unit in domain.adaptation.units:
+            columns, size = n_classes if unit == "rows" else 2, f"{number}.{unit}"
+            classes = ArrayRule(dtype=np.int64, shape=(size,), within=Within(0, columns - 1))
+            rules |= {
+                f"domains.{size}.log_probs": ArrayRule(
+                    dtype=np.float64, shape=(size, columns), within=Within(-1e3, 1e-6)
+                ),
+                f"domains.{size}.predicted": classes,
+                f"domains.{size}.labels": classes,
+                f"domains.{size}.weights": ArrayRule(dtype=np.float64, shape=(size,), within=Within(1e-100, 1e100)),
+                f"domains.{size}.groups": ArrayRule(dtype=np.int64, shape=(size,), within=Within(0, 1 << 40)),
+            }
+    return rules
+
+
+def domains_from_plain(stored: Sequence[StoredDomain], arrays: Mapping[str, Any]) -> dict[str, Domain]:
+    """Read what `domains_to_plain` returned, once `domain_rules` are kept."""
+    if len({domain.name for domain in stored}) != len(stored):
+        raise ValueError("two domains have one name")
+    return {
+        domain.name: Domain(
+            adaptation=domain.adaptation,
+            labeled={
+                unit: LabeledScores(**{name: arrays[f"domains.{number}.{unit}.{name}"] for name in _ARRAYS})
+                for unit in domain.adaptation.units
+            },
+        )
+        for number, domain in enumerate(stored)
+    }
+
+
+def _rows_of(examples: Sequence[Example], outputs: Outputs, chosen: Sequence[int]) -> IntArray:
+    """Return the rows of some examples: in tagging each word is one."""
+    if outputs.groups is None:
+        return np.array(chosen, dtype=np.int64)
+    ends = np.cumsum([len(example.parts) for example in examples])
+    parts = [np.arange(ends[number] - len(examples[number].parts), ends[number]) for number in chosen]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def _unknown(fitted: Fitted, domain: str | None) -> InvalidInputError:
+    known = ", ".join([GENERAL, *fitted.domains])
+    return InvalidInputError(
+        f"{str(domain)[:64]!r} is not a domain of this folder, which has {known}: choose one, or run knn-ue adapt first"
+    )

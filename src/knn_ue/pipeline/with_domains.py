@@ -1,0 +1,89 @@
+"""What a pipeline can do about other domains: choose rows to label, adapt to their labels, and undo it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Self
+
+from knn_ue.adapting import Adaptation
+from knn_ue.adapting.sampling import Strategy
+from knn_ue.answers import AnyAnswer
+from knn_ue.arrays import FloatArray
+from knn_ue.encoding import Encoder
+from knn_ue.pipeline.domains import DEFAULT, adapt_fitted, forget_domain
+from knn_ue.pipeline.fitted import Fitted
+from knn_ue.pipeline.rows import Rows, labeled_examples
+from knn_ue.pipeline.sampling import SampledRow, sample_rows, weights_of
+from knn_ue.tasks import Task
+from knn_ue.types import Outputs
+
+
+class WithDomains(ABC):
+    """The part of `UncertaintyPipeline` that is about domains; see docs/adapting.md."""
+
+    encoder: Encoder
+    fitted_: Fitted
+
+    @property
+    @abstractmethod
+    def task(self) -> Task: ...
+
+    @abstractmethod
+    def __call__(
+        self, inputs: object, *, abstain_below: float | None = None, top: int = 5, domain: str | None = None
+    ) -> list[AnyAnswer]: ...
+
+    @abstractmethod
+    def _ready(self) -> Fitted: ...
+
+    def adapt(
+        self,
+        rows: Rows | Outputs,
+        *,
+        domain: str = DEFAULT,
+        sample_weight: FloatArray | None = None,
+        random_sample: bool = True,
+        add: bool = False,
+        force: bool = False,
+    ) -> Adaptation:
+        """Make the scores right in a new domain, from a few labeled rows of it (50 are good); predictions stay.
+
+        `domain` names it for later calls; "default" answers inputs that name none. The rows must be a random sample of
+        the domain: corrections are not. They may carry a `sample_weight` (see `sample`). What is returned says what
+        changes, cross-validated, and what speaks against it; a scale is not applied where that is serious, unless
+        `force` is given. With `add` the labels join those the domain has. `forget_domain` undoes it.
+        """
+        outputs, weights = self._labeled_rows(rows, sample_weight)
+        self.fitted_, adaptation = adapt_fitted(
+            self._ready(),
+            outputs,
+            domain=domain,
+            sample_weight=weights,
+            random_sample=random_sample,
+            add=add,
+            force=force,
+        )
+        return adaptation
+
+    def forget_domain(self, domain: str = DEFAULT) -> Self:
+        """Undo `adapt`: forget a domain and its labels."""
+        self.fitted_ = forget_domain(self._ready(), domain)
+        return self
+
+    def sample(
+        self, rows: Rows, n: int = 50, *, strategy: Strategy = "random", domain: str | None = None, seed: int = 0
+    ) -> list[SampledRow]:
+        """Return the rows of a pool to label for `adapt`: at random, or "stratified" by score with weights."""
+        return sample_rows(self, rows, n, strategy=strategy, domain=domain, seed=seed)
+
+    @property
+    def domains_(self) -> Mapping[str, Adaptation]:
+        """What `adapt` led to, for each domain beside the general one."""
+        return {name: found.adaptation for name, found in self._ready().domains.items()}
+
+    def _labeled_rows(
+        self, rows: Rows | Outputs, sample_weight: FloatArray | None
+    ) -> tuple[Outputs, FloatArray | None]:
+        if isinstance(rows, Outputs):
+            return rows, sample_weight
+        examples = labeled_examples(rows, self.task, self.encoder.class_names, name="labeled")
+        return self.encoder.encode(examples), weights_of(examples) if sample_weight is None else sample_weight
