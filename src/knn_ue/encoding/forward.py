@@ -183,6 +183,7 @@ class ForwardPass:
         self.options = options
         self.accepted_inputs = frozenset(signature(model.forward).parameters)
         self._tokenizer, self._pad_id = tokenizer, pad_id
+        self._n_tokens = getattr(model.get_input_embeddings(), "num_embeddings", None)
         self._head = head_of(model)
         self._last = last_linear(model) if options.pooling == "pooled" and self._head is None else None
 
@@ -250,6 +251,12 @@ class ForwardPass:
 
         device = self.device
         padded = pad_pieces(batch, self.padding)
+        largest = int(padded["input_ids"].max())
+        if self._n_tokens is not None and largest >= self._n_tokens:
+            raise InvalidInputError(
+                f"the tokenizer gives token {largest}, the model knows {self._n_tokens}: they do not belong together; "
+                "save both into one folder"
+            )
         which = np.repeat(np.arange(len(batch)), [len(piece.rows) for piece in batch])
         where = np.concatenate([piece.positions for piece in batch])
         return _Ready(

@@ -1,5 +1,6 @@
 """Any Hugging Face text or token classifier -> Outputs."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +26,7 @@ from knn_ue.encoding.inspection import (
     save_model,
     training_of,
 )
-from knn_ue.encoding.loading import find_device, find_task, load_model, load_tokenizer
+from knn_ue.encoding.loading import find_device, find_task, load_model, load_tokenizer, loading
 from knn_ue.encoding.model_files import ModelSource, copy_model, open_model, write_model
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, StorageError
@@ -150,7 +151,14 @@ class HuggingFaceEncoder(Encoder):
             )
         if source.name is not None:
             source = replace(source, commit=getattr(model.config, "_commit_hash", None))
-        return cls(model.to(place), tokenizer, known, options=options, source=source)
+        if source.folder is not None and not source.is_safe:
+            warnings.warn(
+                f"{path} holds its weights as a pickle, of which only tensors were read; a UE folder will hold them as "
+                "safetensors",
+                stacklevel=2,
+            )
+        with loading(path):
+            return cls(model.to(place), tokenizer, known, options=options, source=source)
 
     def with_options(self, **changes: Any) -> "HuggingFaceEncoder":
         """Return an encoder with the same model in memory and other options."""
@@ -165,7 +173,7 @@ class HuggingFaceEncoder(Encoder):
             "model": {"name": source and source.name, "commit": source and source.commit},
         }
         part = EncoderPart(kind=self.kind, task=self.task, class_names=self.class_names, plain=plain)
-        if source is None:
+        if source is None or (source.folder is not None and not source.is_safe):
             return replace(part, write=partial(write_model, self._write_files))
         if source.folder is None:
             return part
@@ -182,10 +190,16 @@ class HuggingFaceEncoder(Encoder):
         model = name if part.folder is None else open_model(part.folder).folder
         if model is None:
             raise StorageError(f"{part.where} names no model: restore it from a copy")
+        if part.folder is None and Path(model).expanduser().exists():
+            raise StorageError(
+                f"{part.where} names the model {str(model)[:100]!r} on the hub, but here that is a path: open it from "
+                "another working directory"
+            )
         with as_written(Path(part.where), "pipeline") if part.folder else nullcontext():
             encoder = cls.from_pretrained(
                 model, part.task, device=device, trust_remote_code=trust_remote_code, **options
             )
+            encoder._try_out(model)
         found = encoder.source and encoder.source.commit
         if None not in (commit, found) and commit != found:
             raise StorageError(
@@ -193,6 +207,14 @@ class HuggingFaceEncoder(Encoder):
                 "or download the model to a folder and fit with that"
             )
         return encoder
+
+    def _try_out(self, path: str | Path) -> None:
+        """Run the model once, on a word: what is wrong with its files is found before a user meets it."""
+        word: Any = ["a"] if TASKS[self.task].is_tagging else ("a", "a") if TASKS[self.task].is_pair else "a"
+        with loading(path):
+            made = self.pieces_of(list(read_examples([word], self.task)))
+            if not all(np.isfinite(values).all() for values in self.forward(made.pieces).values()):
+                raise ValueError("it gives no finite numbers")
 
     def _write_files(self, folder: Path) -> None:
         save_model(folder, self.model)

@@ -5,16 +5,24 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from knn_ue.encoding.inspection import attach_head, has_saved_head, last_linear, noted_task, saved_names
 from knn_ue.encoding.model_files import read_record
-from knn_ue.errors import InvalidInputError, require
+from knn_ue.errors import InvalidInputError, KnnUeError, require
 from knn_ue.hub_access import cache_only_if_unreachable
 from knn_ue.tasks import TASKS, Task, task_name
 
 # Their tokenizers see a word at the start of a text and inside it as two different things.
 _NEEDS_PREFIX_SPACE = {"roberta", "deberta", "gpt2", "bloom", "longformer", "bart", "modernbert"}
+
+_WEIGHTS = {".safetensors", ".bin"}
+_MAX_LAYERS = 1000
+_MAX_SIZE = 1 << 24
+# What config.json says of tables of so many rows, and of what stands in every layer.
+_TABLES = ("vocab_size", "max_position_embeddings", "type_vocab_size")
+_PER_LAYER = ("intermediate_size",)
+# Layers may share weights and positions may need none, so the files may be much smaller than the sizes suggest.
+_SHARED = 100
+_SLACK = 1 << 26
 
 
 def find_device(name: str) -> Any:
@@ -38,8 +46,10 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> Any:
     require("transformers", extra="hf", purpose="HuggingFaceEncoder")
     from transformers import AutoConfig
 
-    with _loading(path):
-        return AutoConfig.from_pretrained(str(path), trust_remote_code=trust_remote_code)
+    with loading(path):
+        config = AutoConfig.from_pretrained(str(path), trust_remote_code=trust_remote_code)
+        _check_sizes(path, config)
+        return config
 
 
 def find_task(path: str | Path, given: str | None = None, *, trust_remote_code: bool = False) -> Task:
@@ -78,7 +88,7 @@ def load_tokenizer(path: str | Path, task: Task, *, trust_remote_code: bool = Fa
 
     words = TASKS[task].is_tagging and config.model_type in _NEEDS_PREFIX_SPACE
     extra = {"add_prefix_space": True} if words else {}
-    with _loading(path):
+    with loading(path):
         tokenizer = AutoTokenizer.from_pretrained(str(path), trust_remote_code=trust_remote_code, **extra)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # transformers makes up an empty one where there is none
         raise InvalidInputError(f"{path} has no tokenizer: save it there with tokenizer.save_pretrained")
@@ -103,7 +113,7 @@ def load_model(
         config.id2label = dict(enumerate(class_names))
         config.label2id = {name: number for number, name in enumerate(class_names)}
         config.problem_type = "single_label_classification"
-    with _loading(path):
+    with loading(path):
         model, info = auto.from_pretrained(
             str(path),
             config=config,
@@ -132,7 +142,7 @@ def _load_head(path: str | Path) -> Any:
 
     from knn_ue.heads.files import HEAD_FILE, load_head
 
-    with _loading(path):
+    with loading(path):
         file = cached_file(str(path), HEAD_FILE, _raise_exceptions_for_missing_entries=False)
     if file is None:
         raise InvalidInputError(f"{path} lacks {HEAD_FILE}, which makes its logits: copy it there, or train again")
@@ -171,15 +181,38 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _loading(path: str | Path) -> Iterator[None]:
+def loading(path: str | Path) -> Iterator[None]:
+    """Turn whatever goes wrong with a model that others made into one sentence."""
     # A folder never asks the hub, so neither do we.
     hub = nullcontext() if Path(path).is_dir() else cache_only_if_unreachable()
     try:
         with quiet(), hub:
             yield
-    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    except KnnUeError:
+        raise
+    except Exception as error:  # transformers lets a strange config.json raise anything
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise InvalidInputError(
-            f"the model {path} cannot be loaded ({reason.strip()[:300]}): "
+            f"the model {path} cannot be loaded ({reason[:300]}): "
             "give a folder that save_pretrained wrote, or the name of a model on a hub you can reach"
         ) from error
+
+
+def _check_sizes(path: str | Path, config: Any) -> None:
+    """Raise where a config.json promises a model that its own files cannot hold, before anything is allocated."""
+    sizes = {name: getattr(config, name, None) for name in (*_PER_LAYER, *_TABLES, "hidden_size", "num_hidden_layers")}
+    for name, size in sizes.items():
+        if size is not None and (type(size) is not int or not 0 <= size <= _MAX_SIZE):
+            raise ValueError(f"{name} must be a whole number up to {_MAX_SIZE}, got {str(size)[:40]!r}")
+    layers, width = sizes["num_hidden_layers"] or 0, sizes["hidden_size"] or 0
+    if layers > _MAX_LAYERS:
+        raise ValueError(f"num_hidden_layers must be at most {_MAX_LAYERS}, got {layers}")
+    if not Path(path).is_dir():
+        return
+    n_bytes = sum(file.stat().st_size for file in Path(path).iterdir() if file.suffix in _WEIGHTS)
+    most = _SLACK + _SHARED * n_bytes
+    counts = {name: width * (sizes[name] or 0) for name in _TABLES}
+    counts |= {name: layers * width * (sizes[name] or 0) for name in (*_PER_LAYER, "hidden_size")}
+    name = max(counts, key=lambda name: counts[name])
+    if n_bytes and counts[name] > most:
+        raise ValueError(f"its files of {n_bytes} bytes cannot hold {name}={sizes[name]} with hidden_size={width}")

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,9 +23,14 @@ KIND = "model"
 RECORD = "knn_ue_training.json"  # how a model of ours was trained, beside its weights
 _FILES = "files"
 _SAFE = ".safetensors"
+_INDEX, _BIN_INDEX = ".safetensors.index.json", ".bin.index.json"
+_HEAD_FILE = "knn_ue_head.safetensors"  # of heads/files.py, which needs torch
 # States of a training run and weights for other frameworks: transformers reads none of them to predict.
 _NOT_NEEDED = {".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".ckpt"}
 _NOT_NEEDED_NAMES = {"training_args.bin", "optimizer.bin", "scheduler.bin", "trainer_state.json"}
+# Pickles, and files that make transformers look for weights elsewhere: never in a UE folder.
+_NEVER = _NOT_NEEDED | {".bin", ".pkl", ".pickle", ".gguf"}
+_NEVER_NAMES = {"adapter_config.json"}
 # A hard link takes no space, but changes with the original where that is written in place. Small files, which people
 # edit, are copied; weights are linked, and their checksum tells if someone wrote over them.
 _COPIED_BYTES = 1 << 22
@@ -44,13 +49,24 @@ class ModelSource:
     folder: Path | None = None
     state: tuple[tuple[str, int, int], ...] = ()
 
+    @property
+    def is_safe(self) -> bool:
+        """Whether the folder's weights are safetensors, and not a pickle."""
+        return _has_safe_weights(name for name, _, _ in self.state)
+
     @classmethod
     def of(cls, path: str | Path) -> "ModelSource":
         """Return the source of a model about to be loaded from `path`: a folder if there is one, else the hub."""
         folder = Path(path).expanduser()
         if not folder.is_dir():
             return cls(name=str(path))
-        return cls(folder=folder.resolve(), state=_state(folder))
+        source = cls(folder=folder.resolve(), state=_state(folder))
+        indexes = (_INDEX,) if source.is_safe else (_INDEX, _BIN_INDEX)
+        names = {name for name, _, _ in source.state}
+        for name in names:
+            if name.endswith(indexes):
+                _check_index(folder / name, names)
+        return source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,16 +154,36 @@ def open_model(path: Path) -> ModelSource:
     if present != set(recorded):
         name = min(present ^ set(recorded))
         raise StorageError(f"{folder} should {'not ' if name in present else ''}hold {name}: restore it from a copy")
+    strange = next((name for name in recorded if name in _NEVER_NAMES or Path(name).suffix in _NEVER), None)
+    if strange is not None or not _has_safe_weights(recorded):
+        raise StorageError(
+            f"{folder} must hold its weights as safetensors, and no {strange or 'other ones'}: do not trust this folder"
+        )
     for name, expected in recorded.items():
         if (folder / name).is_symlink() or _fingerprint(folder / name) != asdict(expected):
             raise StorageError(f"{folder / name} does not match its checksum: it was altered; restore it from a copy")
     return ModelSource.of(folder)
 
 
+def _check_index(path: Path, names: set[str]) -> None:
+    """Raise unless the index of sharded weights names files of its folder only."""
+    with as_written(path, "list of weights"):
+        weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        outside = sorted(str(name)[:100] for name in set(weight_map.values()) - names)
+    if outside:
+        raise StorageError(
+            f"{path} names weights that are not in its folder ({outside[0]}): give a folder that save_pretrained wrote"
+        )
+
+
+def _has_safe_weights(names: Iterable[str]) -> bool:
+    return any(Path(name).suffix == _SAFE and name != _HEAD_FILE for name in names)
+
+
 def _state(folder: Path) -> tuple[tuple[str, int, int], ...]:
     with storage_errors(f"{folder} cannot be read", "check its permissions"):
         files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
-        safe = any(path.suffix == _SAFE for path in files)
+        safe = _has_safe_weights(path.name for path in files)
         kept = [
             path
             for path in files
