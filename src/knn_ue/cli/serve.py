@@ -36,6 +36,13 @@ def serve(
     batch_wait: Annotated[float, typer.Option(min=0, help="Maximum wait to fill a batch, in milliseconds.")] = 2.0,
     drain_seconds: Annotated[float, typer.Option(min=0, help="Seconds that SIGTERM lets requests finish.")] = 30.0,
     drift_window: Annotated[int, typer.Option(min=50, help="Number of recent inputs compared with validation.")] = 1000,
+    ask: Annotated[
+        str | None,
+        typer.Option(metavar="POOL", help="Texts for people to label on the page, to adapt to their domain."),
+    ] = None,
+    keep_recent: Annotated[
+        int, typer.Option(min=0, max=10_000, metavar="N", help="Keep the last N inputs for that, in memory only.")
+    ] = 0,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
     ] = False,
@@ -43,8 +50,9 @@ def serve(
 ) -> None:
     """Answer over HTTP, learn from corrections, and show why: open http://127.0.0.1:8000 in a browser.
 
-    POST /predict, /explain, /examples, /refit, /reload; DELETE /examples/ID; GET /health, /ready, /info, /drift,
-    /validation, /metrics, /docs. Ctrl-C or SIGTERM finishes what was begun; SIGHUP reads the folder again.
+    POST /predict, /explain, /examples, /adapt, /sample, /refit, /reload; DELETE /examples/ID, /domains/NAME; GET
+    /health, /ready, /info, /drift, /validation, /metrics, /docs. Ctrl-C or SIGTERM finishes what was begun; SIGHUP
+    reads the folder again.
 
     Example: [bold]knn-ue serve ue --port 8000[/bold]
     """
@@ -68,6 +76,8 @@ def serve(
         batch_wait=batch_wait / 1000,
         drain_seconds=drain_seconds,
         drift_window=drift_window,
+        ask=ask,
+        keep_recent=keep_recent,
         trust_remote_code=trust_remote_code,
         device=device,
     )

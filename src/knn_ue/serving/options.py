@@ -17,6 +17,8 @@ class ServeOptions:
     `batch_items` inputs go through the model together; the first waits at most `batch_wait` seconds for company. A
     request that the model has not begun after `max_wait` seconds is refused, as is one that finds the queue full. A
     body must arrive within `body_seconds`. `drift_window` is how many inputs are compared with the validation rows.
+    `ask` names a file of inputs for people to label on the page; without it the last `keep_recent` inputs are kept for
+    that, in memory only.
     """
 
     host: str = "127.0.0.1"
@@ -40,6 +42,8 @@ class ServeOptions:
     drain_seconds: float = 30.0
     watch_seconds: float = 1.0
     drift_window: int = 1000
+    ask: str | None = None
+    keep_recent: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_items", "max_characters", "max_request_characters", "max_body_bytes", "batch_items"):
@@ -54,6 +58,8 @@ class ServeOptions:
             )
         if self.max_items > MOST_ITEMS:
             raise InvalidInputError(f"max_items may be {MOST_ITEMS} at most, got {self.max_items}")
+        if not 0 <= self.keep_recent <= MOST_ITEMS:
+            raise InvalidInputError(f"keep_recent must lie within 0 and {MOST_ITEMS}, got {self.keep_recent}")
         if not 0 <= self.port <= 65535:
             raise InvalidInputError(f"port must lie within 0 and 65535, got {self.port}")
         if self.token is not None:

@@ -9,6 +9,7 @@ from fastapi.security import HTTPBearer
 from starlette.middleware.cors import CORSMiddleware
 
 from knn_ue.encoding import Example
+from knn_ue.pipeline.rows import iter_examples
 from knn_ue.serving.http.guard import RequestGuard
 from knn_ue.serving.http.routes import api_routes, page_routes
 from knn_ue.serving.logs import log
@@ -29,7 +30,8 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
     """Load the UE folder `path` and return the app that serves it; raises where the folder cannot be trusted."""
     options = options or ServeOptions()
     served = load_served(Path(path), device=options.device, trust_remote_code=options.trust_remote_code)
-    service = Service(served, options)
+    pool = None if options.ask is None else list(iter_examples(options.ask, served.pipe.task, labeled=False))
+    service = Service(served, options, pool)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

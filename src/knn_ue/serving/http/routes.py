@@ -9,21 +9,27 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Request, Response
 
+from knn_ue.pipeline.domains import asked_domains
 from knn_ue.report.html_page import style_sheet
 from knn_ue.serving.http import inputs
 from knn_ue.serving.http.guard import ClientGoneError
 from knn_ue.serving.http.schemas import (
+    AdaptRequest,
+    AdaptResponse,
     AddedResponse,
     Alive,
     ChangedResponse,
     ExamplesRequest,
     ExplainRequest,
     ExplainResponse,
+    ForgotResponse,
     Info,
     PredictRequest,
     PredictResponse,
     Ready,
     RemovedResponse,
+    SampleRequest,
+    SampleResponse,
 )
 from knn_ue.serving.problems import ProblemError, busy, documented, note
 from knn_ue.serving.work.answering import Done, Kind, Work
@@ -32,6 +38,8 @@ from knn_ue.serving.work.drift import DriftReport
 from knn_ue.serving.work.metrics import CONTENT_TYPE
 from knn_ue.serving.work.service import Service
 from knn_ue.serving.work.state import neighbor_note
+from knn_ue.serving.work.writer import AdaptOptions
+from knn_ue.tasks import TASKS
 
 Result = TypeVar("Result")
 
@@ -110,8 +118,41 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         _check_writable(service)
         examples = inputs.read_labelled(service.served, body.examples, service.options)
         note(request.scope, n_items=len(examples))
+        done: dict[str, Any] = {}
+        if body.labels_of is not None:
+            # Before they are stored: an example that finds itself among its neighbors is sure of itself.
+            options = AdaptOptions(random_sample=body.random_sample, add=True)
+            done["labels"] = await _unless_gone(request, service.adapt(examples, body.labels_of, options))
         ids, n_stored = await _unless_gone(request, service.add(examples))
-        return _json({"ids": ids, "n_stored": n_stored}, status=201)
+        return _json({"ids": ids, "n_stored": n_stored} | done, status=201)
+
+    @router.post("/adapt", responses=documented(408, 413, 415, 422) | {200: {"model": AdaptResponse}})
+    async def adapt(request: Request, body: AdaptRequest) -> Response:
+        """Make the scores right in a domain, from a few labeled examples of it; on disk before this answers."""
+        _check_writable(service)
+        examples = inputs.read_labelled(service.served, body.examples, service.options)
+        note(request.scope, n_items=len(examples))
+        options = AdaptOptions(random_sample=body.random_sample, add=body.add, force=body.force)
+        return _json(await _unless_gone(request, service.adapt(examples, body.domain, options)))
+
+    @router.delete("/domains/{name}", responses=documented(404) | {200: {"model": ForgotResponse}})
+    async def forget_domain(name: str) -> Response:
+        """Forget a domain and its labels: undoes /adapt."""
+        _check_writable(service)
+        served = await service.keeper.forget_domain(name)
+        return _json({"forgot": name, "domains": list(served.pipe.domains_)})
+
+    @router.post("/sample", responses=documented(409, 422) | {200: {"model": SampleResponse}})
+    async def sample(body: SampleRequest) -> Response:
+        """Return inputs to label, at random: of the file of --ask, or of the last inputs of --keep-recent."""
+        if service.pool.source == "none":
+            raise ProblemError(409, "no_pool", "there is nothing to label: start with --ask or --keep-recent")
+        record = TASKS[service.served.pipe.task]
+        drawn = [
+            dict(zip(record.input_keys, [list(x.parts)] if record.is_tagging else x.parts, strict=True))
+            for x in service.pool.draw(body.n)
+        ]
+        return _json({"inputs": drawn, "source": service.pool.source, "n_pool": len(service.pool)})
 
     @router.delete("/examples/{id}", responses=documented(404, 409, 422) | {200: {"model": RemovedResponse}})
     async def remove_example(example: Annotated[int, Path(alias="id", ge=0, le=_MAX_ID)]) -> Response:
@@ -177,7 +218,8 @@ async def _ask(service: Service, request: Request, body: PredictRequest | Explai
             413, "too_many_items", f"{_MAX_EXPLAINED} inputs are explained at a time, got {len(examples)}: send parts"
         )
     note(request.scope, n_items=len(examples))
-    work = Work(kind=kind, examples=examples, top=body.top, abstain_below=body.abstain_below)
+    asked_domains(service.served.pipe.fitted_, examples, body.domain)
+    work = Work(kind=kind, examples=examples, top=body.top, abstain_below=body.abstain_below, domain=body.domain)
     return await _unless_gone(request, service.answer(work))
 
 

@@ -38,10 +38,17 @@ class _Sent(BaseModel):
         return _check_few(value, _MOST_KEYS, dict)
 
 
+_Domain = Annotated[str | None, Field(max_length=64, description="The domain whose scores to give.")]
+_Weight = Annotated[
+    float | None, Field(gt=0, allow_inf_nan=False, description="What the label counts, where rows were drawn unevenly.")
+]
+
+
 class TextInput(_Sent):
     """One text."""
 
     text: str
+    domain: _Domain = None
 
 
 class PairInput(_Sent):
@@ -49,30 +56,35 @@ class PairInput(_Sent):
 
     premise: str
     hypothesis: str
+    domain: _Domain = None
 
 
 class TokensInput(_Sent):
     """The words of one sentence, for taggers."""
 
     tokens: _Words
+    domain: _Domain = None
 
 
 class TextExample(TextInput):
     """A text and its right label."""
 
     label: str
+    sample_weight: _Weight = None
 
 
 class PairExample(PairInput):
     """A pair and its right label."""
 
     label: str
+    sample_weight: _Weight = None
 
 
 class TokensExample(TokensInput):
     """A sentence and the right tag of each word."""
 
     tags: _Words
+    sample_weight: _Weight = None
 
 
 def _shape(value: Any) -> str:
@@ -117,6 +129,7 @@ class _Asked(_Sent):
     abstain_below: float | None = Field(
         None, ge=0, le=1, allow_inf_nan=False, description="Abstain below this score; default: the fitted threshold."
     )
+    domain: _Domain = None
 
 
 class PredictRequest(_Asked):
@@ -131,6 +144,65 @@ class ExamplesRequest(_Sent):
     """Labelled examples to learn from."""
 
     examples: Annotated[list[Example], Field(min_length=1, fail_fast=True), _FewItems]
+    labels_of: str | None = Field(
+        None, max_length=64, description="Count them also as labels of this domain, if they are a random sample of it."
+    )
+    random_sample: bool = Field(
+        False, description="Whether they are a random sample. Corrections are not: they are mostly the errors."
+    )
+
+
+class AdaptRequest(_Sent):
+    """Labeled examples of a domain whose scores shall be made right."""
+
+    examples: Annotated[list[Example], Field(min_length=1, fail_fast=True), _FewItems]
+    domain: str = Field("default", min_length=1, max_length=64)
+    random_sample: bool = Field(True, description="Where they are not, they are measured only.")
+    add: bool = Field(False, description="Keep the labels that the domain has, and add these.")
+    force: bool = Field(False, description="Apply the scale whatever speaks against it.")
+
+
+class SampleRequest(_Sent):
+    """How many inputs to label."""
+
+    n: int = Field(50, ge=1, le=500)
+
+
+class SampleResponse(BaseModel):
+    """Inputs to label, drawn at random: from a file of the operator, or from the last inputs of all clients."""
+
+    inputs: list[dict[str, Any]]
+    source: Literal["file", "recent"]
+    n_pool: int
+
+
+class AdaptResponse(BaseModel):
+    """What the labels led to, cross-validated: `units` are of rows, entities and sentences."""
+
+    domain: str
+    applied: bool
+    kept: bool = Field(description="Whether the labels are kept; not where they are no random sample.")
+    message: str
+    doubts: list[str] = Field(description="What speaks against it, in words.")
+    n_rows: int
+    random_sample: bool
+    units: dict[str, dict[str, Any]]
+    before: dict[str, list[float]] | None = Field(description="Confidence, accuracy and count of each bin.")
+    after: dict[str, list[float]] | None
+
+
+class ForgotResponse(BaseModel):
+    """The domain that was forgotten, and those that are left."""
+
+    forgot: str
+    domains: list[str]
+
+
+class PoolInfo(BaseModel):
+    """Where inputs to label come from, and how many there are."""
+
+    source: Literal["file", "recent", "none"]
+    n: int
 
 
 class PredictResponse(BaseModel):
@@ -160,6 +232,7 @@ class AddedResponse(BaseModel):
 
     ids: list[list[int]]
     n_stored: int
+    labels: AdaptResponse | None = Field(None, description="What they led to as labels of a domain, if asked.")
 
 
 class RemovedResponse(BaseModel):
@@ -220,6 +293,8 @@ class Info(BaseModel):
     promise: str | None = Field(description="What the threshold keeps, in words.")
     note: str | None = Field(description="What this method cannot show, in words.")
     samples: list[str] | list[list[str]] = Field(description="Inputs to try.")
+    domains: list[str] = Field(description="Domains beside the general one.")
+    pool: PoolInfo
     read_only: bool
     limits: Limits
     reload_error: str | None = Field(description="Why the folder on disk did not take over.")

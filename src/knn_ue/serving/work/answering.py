@@ -9,9 +9,11 @@ import numpy as np
 
 from knn_ue.answers import AnyAnswer, SentenceAnswer
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.contract import Calibrator, take_found
+from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.encoding import Example
-from knn_ue.pipeline.answers import answer_examples
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline import Fitted
+from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
 from knn_ue.pipeline.fitted import closeness, shown_neighbors
 from knn_ue.serving.work.explaining import Why, explain_rows
 from knn_ue.serving.work.state import Served
@@ -22,12 +24,16 @@ Kind = Literal["answer", "explain", "encode"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one request wants of the model; without `abstain_below` the fitted decisions apply."""
+    """What one request wants of the model; without `abstain_below` the fitted decisions apply.
+
+    `domain` is for examples that name none.
+    """
 
     kind: Kind
     examples: Sequence[Example]
     top: int = 0
     abstain_below: float | None = None
+    domain: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,8 +56,11 @@ def run_batch(served: Served, works: Sequence[Work]) -> list[Done | Exception]:
     examples = [example for work in works for example in work.examples]
     outputs = served.pipe.encoder.encode(examples, with_labels=False)
     cuts = _cuts(works, tagging=outputs.groups is not None)
-    asked = [number for number, work in enumerate(works) if work.kind != "encode"]
-    answered = _answer(served, works, outputs, cuts, asked) if asked else {}
+    refused = {number: error for number, work in enumerate(works) if (error := _refusal(served, work)) is not None}
+    asked = [number for number, work in enumerate(works) if work.kind != "encode" and number not in refused]
+    answered: dict[int, Done | Exception] = {**refused}
+    if asked:
+        answered |= _answer(served, works, outputs, cuts, asked)
     return [
         answered.get(number)
         or Done(served=served, answers=[], why=[], outputs=outputs.take(slice(cuts[number], cuts[number + 1])))
@@ -67,11 +76,11 @@ def _answer(
     wanted = outputs if len(rows) == len(outputs) else outputs.take(rows)
     calibrator = _frozen(fitted.calibrator)
     found = calibrator.search(wanted)
-    answers = answer_examples(
-        [example for number in asked for example in works[number].examples],
+    answers = answer_in_domains(
+        [_for_domain(example, works[number]) for number in asked for example in works[number].examples],
         wanted,
-        calibrator,
-        decisions=fitted.decisions,
+        fitted,
+        base=calibrator,
         abstain_below=[works[number].abstain_below for number in asked for _ in works[number].examples],
         top=max(works[number].top for number in asked),
         found=found,
@@ -90,8 +99,7 @@ def _answer(
         taken = wanted.take(part)
         why: list[list[Why]] = []
         if work.kind == "explain":
-            reasons = explain_rows(taken, calibrator, take_found(found, part), top=work.top)
-            why = _by_example(reasons, work.examples, tagging=wanted.groups is not None)
+            why = _explained(fitted, calibrator, work, taken, take_found(found, part))
         done[number] = Done(
             served=served,
             answers=mine,
@@ -101,6 +109,39 @@ def _answer(
             agreement=None if near is None else near[1][part][looked_up[part]],
         )
     return done
+
+
+def _refusal(served: Served, work: Work) -> Exception | None:
+    """Return why a work cannot be done: it may name a domain that was forgotten since the request was read."""
+    if work.kind != "encode":
+        try:
+            asked_domains(served.pipe.fitted_, work.examples, work.domain)
+        except InvalidInputError as error:
+            return error
+    return None
+
+
+def _for_domain(example: Example, work: Work) -> Example:
+    return example if work.domain is None or example.domain else replace(example, domain=work.domain)
+
+
+def _explained(fitted: Fitted, base: Calibrator, work: Work, outputs: Outputs, found: Found) -> list[list[Why]]:
+    """Return the reasons of each example, by the calibrator of its domain."""
+    domains = asked_domains(fitted, work.examples, work.domain)
+    tagging = outputs.groups is not None
+    if len(set(domains)) == 1:
+        reasons = explain_rows(outputs, calibrator_of(fitted, domains[0], base=base), found, top=work.top)
+        return _by_example(reasons, work.examples, tagging=tagging)
+    ends = list(accumulate(len(example.parts) if tagging else 1 for example in work.examples))
+    return [
+        explain_rows(
+            outputs.take(slice(start, end)),
+            calibrator_of(fitted, domain, base=base),
+            take_found(found, slice(start, end)),
+            top=work.top,
+        )
+        for domain, start, end in zip(domains, [0, *ends], ends, strict=False)
+    ]
 
 
 def _frozen(calibrator: Calibrator) -> Calibrator:

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,17 +12,20 @@ from knn_ue.encoding import Example
 from knn_ue.encoding.inputs import class_numbers
 from knn_ue.errors import StoreUnreachableError
 from knn_ue.pipeline import Fitted
+from knn_ue.pipeline.sampling import weights_of
 from knn_ue.serving.logs import log
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import busy
+from knn_ue.serving.work.adapting import adapted_facts
 from knn_ue.serving.work.answering import Done, Work, run_batch
 from knn_ue.serving.work.batcher import Batcher
 from knn_ue.serving.work.curve import RiskCurve, risk_curve
 from knn_ue.serving.work.drift import DriftReport, DriftWindow
 from knn_ue.serving.work.metrics import Metrics
+from knn_ue.serving.work.pool import Pool
 from knn_ue.serving.work.state import Served
 from knn_ue.serving.work.store_watch import StoreWatch
-from knn_ue.serving.work.writer import FolderWriter, ModelChangedError
+from knn_ue.serving.work.writer import AdaptOptions, FolderWriter, ModelChangedError
 from knn_ue.stores import RemoteStore
 
 _ATTEMPTS = 5  # to encode an example for a model that is being swapped
@@ -31,10 +34,11 @@ _ATTEMPTS = 5  # to encode an example for a model that is being swapped
 class Service:
     """One served UE folder: `start` it in a running event loop, `stop` it before that ends."""
 
-    def __init__(self, served: Served, options: ServeOptions) -> None:
+    def __init__(self, served: Served, options: ServeOptions, pool: Iterable[Example] | None = None) -> None:
         self.options = options
         self.metrics = Metrics()
         self.drift = DriftWindow(options.drift_window)
+        self.pool = Pool(pool, recent=options.keep_recent)
         self.draining = False
         self.is_crowded: Callable[[], bool] = lambda: False  # whoever listens knows how many connections are open
         self.keeper = FolderWriter(
@@ -98,6 +102,7 @@ class Service:
         done = await self.batcher.submit(work, len(work.examples))
         if done.distance is not None and done.agreement is not None:
             self.drift.observe(done.distance, done.agreement)
+        self.pool.observe(work.examples)
         self.metrics.observe_answers(done.answers)
         return done
 
@@ -114,6 +119,24 @@ class Service:
             self.metrics.added.inc(len(examples))
             return _parted(ids, examples), n_stored
         raise busy("model_changed", "the model was swapped while the examples were read")
+
+    async def adapt(self, examples: Sequence[Example], domain: str, options: AdaptOptions) -> dict[str, Any]:
+        """Encode labeled examples and adapt to their domain; return what it led to."""
+        for _ in range(_ATTEMPTS):
+            done = await self.batcher.submit(Work(kind="encode", examples=examples), len(examples))
+            labels = class_numbers(examples, done.served.pipe.class_names)
+            try:
+                served, adaptation = await self.keeper.adapt(
+                    done.served,
+                    replace(done.outputs, labels=labels),
+                    domain=domain,
+                    weights=weights_of(examples),
+                    options=options,
+                )
+            except ModelChangedError:
+                continue
+            return await asyncio.to_thread(adapted_facts, served.pipe.fitted_, domain, adaptation)
+        raise busy("model_changed", "the model was swapped while the labels were read")
 
     async def remove(self, example: int) -> int:
         """Forget one example; return how many are left."""
@@ -142,6 +165,7 @@ class Service:
             "read_only": options.read_only,
             "limits": {name: getattr(options, name) for name in limits},
             "reload_error": self.keeper.last_error,
+            "pool": {"source": self.pool.source, "n": len(self.pool)},
         }
 
     def _run(self, works: Sequence[Work]) -> Sequence[Done | Exception]:

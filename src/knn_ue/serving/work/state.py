@@ -58,6 +58,7 @@ class Served:
             "promise": None if threshold is None else str(threshold),
             "note": neighbor_note(self),
             "samples": _samples(pipe),
+            "domains": list(pipe.domains_),
         }
 
 

@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from knn_ue.adapting import Adaptation
+from knn_ue.arrays import FloatArray
 from knn_ue.calibrators import Calibrator
 from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
 from knn_ue.pipeline import Fitted
+from knn_ue.pipeline.domains import adapt_fitted, forget_domain
 from knn_ue.pipeline.editing import add_rows, edit, edit_stores, remove_rows
 from knn_ue.pipeline.fitted import store_of
 from knn_ue.pipeline.fitting import refit
@@ -27,6 +31,15 @@ Swapped = Callable[[Served, Served], None]
 
 _ATTEMPTS = 20  # against other writers of the same folder
 _MAX_WAITING = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptOptions:
+    """How labels are taken; see `knn_ue.pipeline.domains.adapt_fitted`."""
+
+    random_sample: bool = True
+    add: bool = False
+    force: bool = False
 
 
 class FolderWriter:
@@ -61,6 +74,16 @@ class FolderWriter:
     async def refit(self) -> Served:
         """Fit the parameters, threshold and drift percentiles again, on the validation rows in the folder."""
         return await self._soon(self._refit)
+
+    async def adapt(
+        self, encoded: Served, outputs: Outputs, *, domain: str, weights: FloatArray | None, options: AdaptOptions
+    ) -> tuple[Served, Adaptation]:
+        """Adapt to a domain by labeled outputs that `encoded` made; return what is served then."""
+        return await self._soon(partial(self._adapt, encoded, outputs, domain, weights, options))
+
+    async def forget_domain(self, domain: str) -> Served:
+        """Forget a domain and its labels."""
+        return await self._soon(partial(self._forget_domain, domain))
 
     async def reload(self) -> tuple[Served, bool]:
         """Read the folder again if it changed; return what is served then and whether it is something else."""
@@ -146,9 +169,40 @@ class FolderWriter:
         self._in_turn(lambda served: edit(served.path, change, opened=served.opened), "there is nothing to refit")
         return self.served
 
-    def _in_turn(self, work: Callable[[Served], Result], without_examples: str) -> Result:
-        """Do the work on the folder as it is now; begin again where another process was faster."""
-        if not self.served.pipe.calibrator_.stores:
+    def _adapt(
+        self, encoded: Served, outputs: Outputs, domain: str, weights: FloatArray | None, options: AdaptOptions
+    ) -> tuple[Served, Adaptation]:
+        def change(fitted: Fitted) -> tuple[Fitted, Adaptation]:
+            if self.served.pipe.encoder is not encoded.pipe.encoder:
+                raise ModelChangedError
+            return adapt_fitted(
+                fitted,
+                outputs,
+                domain=domain,
+                sample_weight=weights,
+                random_sample=options.random_sample,
+                add=options.add,
+                force=options.force,
+            )
+
+        adaptation = self._in_turn(lambda served: edit(served.path, change, opened=served.opened))
+        return self.served, adaptation
+
+    def _forget_domain(self, domain: str) -> Served:
+        def change(fitted: Fitted) -> tuple[Fitted, None]:
+            if domain not in fitted.domains:
+                raise ProblemError(404, "unknown_domain", f"there is no domain {domain[:64]!r} to forget")
+            return forget_domain(fitted, domain), None
+
+        self._in_turn(lambda served: edit(served.path, change, opened=served.opened))
+        return self.served
+
+    def _in_turn(self, work: Callable[[Served], Result], without_examples: str | None = None) -> Result:
+        """Do the work on the folder as it is now; begin again where another process was faster.
+
+        `without_examples` says what to do instead where the method stores none; None where that does not matter.
+        """
+        if without_examples is not None and not self.served.pipe.calibrator_.stores:
             method = self.served.pipe.method_
             raise ProblemError(409, "no_datastore", f"the method {method} stores no examples: {without_examples}")
         for attempt in range(_ATTEMPTS):

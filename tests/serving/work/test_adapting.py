@@ -1,0 +1,122 @@
+"""Domains while serving: labels in, scores that hold there, and back."""
+
+import pytest
+
+from knn_ue.pipeline import UncertaintyPipeline
+from pipelines import PAIR, TEXT, WORDS
+from tiny_models import ROWS
+
+INPUT = {TEXT: "good plot", PAIR: {"premise": "a b", "hypothesis": "c"}, WORDS: {"tokens": ["Ada", "wrote"]}}
+
+
+def labels(task=TEXT, n=30):
+    return ROWS[task](n, start=300)
+
+
+def adapt(client, task=TEXT, **more):
+    found = client.post("/adapt", json={"examples": labels(task), "domain": "reviews", "force": True} | more)
+    assert found.status_code == 200, found.text
+    return found.json()
+
+
+def answer(client, inputs, **more):
+    found = client.post("/predict", json={"inputs": inputs} | more)
+    assert found.status_code == 200, found.text
+    return found.json()["answers"]
+
+
+@pytest.mark.parametrize("task", [TEXT, PAIR, WORDS])
+def test_labels_change_the_scores_of_their_domain_on_disk_too(task, folder, client_of):
+    path = folder(task)
+    client = client_of(path)
+    before = answer(client, INPUT[task])
+
+    told = adapt(client, task)
+    there = answer(client, INPUT[task], domain="reviews")
+
+    assert told["applied"] and told["kept"] and told["before"]["count"] and told["after"]["accuracy"]
+    assert answer(client, INPUT[task]) == before and there != before
+    assert there[0]["domain"] == "reviews"
+    assert list(UncertaintyPipeline.load(path, device="cpu").domains_) == ["reviews"]
+    assert client.get("/info").json()["domains"] == ["reviews"]
+
+
+def test_each_input_may_name_its_domain(folder, client_of):
+    client = client_of(folder())
+    adapt(client)
+
+    first, second = answer(client, [{"text": "good plot", "domain": "reviews"}, {"text": "good plot"}])
+    explained = client.post(
+        "/explain", json={"inputs": [{"text": "good plot", "domain": "reviews"}, "good plot"], "top": 2}
+    ).json()["explanations"]
+
+    assert first["domain"] == "reviews" and "domain" not in second and first["score"] != second["score"]
+    assert [x["answer"]["score"] for x in explained] == pytest.approx([first["score"], second["score"]], rel=1e-4)
+    assert [x["why"][0]["score"] for x in explained] == pytest.approx([first["score"], second["score"]], rel=1e-4)
+
+
+def test_an_unknown_domain_is_refused(asked):
+    found = asked().post("/predict", json={"inputs": "a text", "domain": "tweets"})
+
+    assert found.status_code == 422 and "'tweets' is not a domain" in found.json()["error"]
+
+
+def test_a_domain_can_be_forgotten(folder, client_of):
+    client = client_of(folder())
+    before = answer(client, "good plot")
+    adapt(client, domain="default")
+    assert answer(client, "good plot") != before
+
+    assert client.delete("/domains/default").json() == {"forgot": "default", "domains": []}
+    assert answer(client, "good plot") == before
+    assert client.delete("/domains/default").status_code == 404
+
+
+def test_a_method_without_a_datastore_adapts_too(folder, client_of):
+    client = client_of(folder(TEXT, "temperature"))
+
+    assert adapt(client)["applied"]
+
+
+def test_corrections_count_as_labels_only_if_they_are_a_random_sample(folder, client_of):
+    client = client_of(folder())
+    body = {"examples": labels(n=12), "labels_of": "reviews"}
+
+    biased = client.post("/examples", json=body).json()["labels"]
+    drawn = client.post("/examples", json=body | {"random_sample": True}).json()["labels"]
+    more = client.post("/examples", json=body | {"random_sample": True}).json()["labels"]
+
+    assert not biased["kept"] and "not a random sample" in biased["doubts"][0]
+    assert drawn["kept"] and (drawn["n_rows"], more["n_rows"]) == (12, 24)
+
+
+def test_a_server_that_changes_nothing_adapts_to_nothing(asked):
+    client = asked(read_only=True)
+
+    assert client.post("/adapt", json={"examples": labels()}).status_code == 403
+    assert client.delete("/domains/x").status_code == 403
+
+
+def test_inputs_to_label_come_from_the_file_of_the_operator(folder, client_of, tmp_path):
+    pool = tmp_path / "pool.txt"
+    pool.write_text("".join(f"text number {number}\n" for number in range(30)))
+    client = client_of(folder(), ask=str(pool))
+
+    found = client.post("/sample", json={"n": 12}).json()
+
+    texts = {row["text"] for row in found["inputs"]}
+    assert len(texts) == 12 and texts <= {f"text number {number}" for number in range(30)}
+    assert (found["source"], found["n_pool"]) == ("file", 30)
+    assert client.get("/info").json()["pool"] == {"source": "file", "n": 30}
+
+
+def test_recent_inputs_are_kept_only_where_that_was_allowed(asked):
+    keeping, silent = asked(keep_recent=3), asked()
+
+    for client in (keeping, silent):
+        answer(client, [f"text {number}" for number in range(5)])
+    kept = keeping.post("/sample", json={}).json()
+
+    assert {row["text"] for row in kept["inputs"]} == {"text 2", "text 3", "text 4"}
+    assert silent.post("/sample", json={}).status_code == 409
+    assert "--keep-recent" in silent.post("/sample", json={}).json()["error"]
