@@ -5,6 +5,7 @@ import { showAnswer } from "./answer.js";
 import { buildForm } from "./ask.js";
 import { byId } from "./dom.js";
 import { showDrift } from "./drift.js";
+import { buildLabeling } from "./label.js";
 import { buildThreshold } from "./threshold.js";
 
 const TOP = 10;
@@ -18,10 +19,18 @@ async function begin() {
     page.info = await get("/info");
     describe(page.info);
     buildForm(page.info, (input) => ask(input, true));
+    buildLabeling(page.info, { attempt, changed });
     await refreshDrift();
   });
   // On a large validation set this takes a while the first time; asking need not wait for it.
   if (page.info) await attempt(buildSlider);
+}
+
+/** After adapting: what is shown was answered by other scores, so it is asked again. */
+async function changed(info) {
+  page.info = info;
+  describe(info);
+  if (page.input) await ask(page.input, false);
 }
 
 async function buildSlider() {
@@ -55,6 +64,7 @@ async function ask(input, isNew) {
     });
     if (number !== page.latest) return;
     if (isNew) page.told = null; // what was told of another input is old
+    page.input = input;
     page.shown = showAnswer(found, { page, input, again: (place) => refresh(input, place), attempt });
     await refreshDrift();
   });
