@@ -57,7 +57,8 @@ def labeled_scores(
     if found is None:
         found = general.search(labeled)
     probs = general.predict_proba(labeled, found=found)
-    units = {"rows": LabeledScores.of_probs(probs, labels, weights=weights[groups], groups=groups)}
+    rows = LabeledScores.of_probs(probs, labels, weights=weights[groups], groups=groups)
+    units = {"rows": replace(rows, predicted=labeled.predicted)}
     if general.reads_entities:
         reading = general.read(labeled, found=found)
         gold, sentence = find_entities(labeled, labels), reading.spans.sentence
