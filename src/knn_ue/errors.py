@@ -4,7 +4,11 @@ from importlib.util import find_spec
 
 
 class KnnUeError(Exception):
-    """Base of all errors raised on purpose by knn-ue."""
+    """Base of all errors raised on purpose by knn-ue; `shell` says the same to people at a command line."""
+
+    def __init__(self, message: str, *, shell: str | None = None) -> None:
+        super().__init__(message)
+        self.shell = shell or message
 
 
 class InvalidInputError(KnnUeError, ValueError):

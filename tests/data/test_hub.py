@@ -77,7 +77,9 @@ def test_tags_of_another_scheme_are_converted(offer: Offer) -> None:
 def test_tag_numbers_without_names_are_an_error(offer: Offer) -> None:
     offer([{"tokens": ["Ada"], "ner_tags": [1]}])
 
-    with pytest.raises(InvalidInputError, match="hub:owner/name:test, row 0: tags must be a list of strings, got 1"):
+    with pytest.raises(
+        InvalidInputError, match="hub:owner/name:test, row 0: ner_tags must be a list of strings, got 1"
+    ):
         list(read_rows("hub:owner/name:test", "token-classification"))
 
 

@@ -17,8 +17,8 @@ from knn_ue.data.hub import HubName
 from knn_ue.data.limits import use_limits
 from knn_ue.errors import InvalidInputError
 
-WORDS = r"a sentence must have at most 100000 words, got .*--max-words N .*Limits\(sentence_words=N\)"
-ROW = r"a row must be shorter than 4 MiB, got .*--max-row-mib N .*Limits\(row_bytes=N\)"
+WORDS = r"a sentence must have at most 100000 words, got .*Limits\(sentence_words=N\)"
+ROW = r"a row must be shorter than 4 MiB, got .*Limits\(row_bytes=N\)"
 
 
 def test_a_csv_record_that_never_ends_is_refused_before_it_fills_the_memory(tmp_path):
@@ -115,7 +115,7 @@ def test_the_command_line_states_and_raises_the_limit(tmp_path):
 def test_a_pipe_that_nobody_writes_to_is_given_up(tmp_path):
     os.mkfifo(tmp_path / "rows.jsonl")
 
-    with pytest.raises(InvalidInputError, match=r"is a pipe to which nobody wrote for 0\.2 s: .*--pipe-seconds S"):
+    with pytest.raises(InvalidInputError, match=r"is a pipe to which nobody wrote for 0\.2 s: .*pipe_seconds=S"):
         list(read_rows(tmp_path / "rows.jsonl", "text-classification", limits=Limits(pipe_seconds=0.2)))
 
 
@@ -129,7 +129,7 @@ def test_a_pipe_with_a_slow_writer_is_read_to_its_end(tmp_path):
                 time.sleep(0.1)
                 print(f"row {n_times}", file=pipe, flush=True)
 
-    writer = threading.Thread(target=write)
+    writer = threading.Thread(target=write, daemon=True)
     writer.start()
     rows = list(read_rows(path, "text-classification", labeled=False, limits=Limits(pipe_seconds=10)))
     writer.join()

@@ -58,9 +58,9 @@ def test_a_broken_record_is_an_error_at_its_first_line(write, broken: str, line:
     [
         (
             "great film,1",
-            "must name the columns text, label, parted by commas; text, label is missing, got 'great film,1'",
+            "must name the columns text, label, separated by commas; missing: text, label, got 'great film,1'",
         ),
-        ("text;label", "parted by commas; text, label is missing, got 'text;label'"),
+        ("review;label", "separated by semicolons; missing: text, got 'review;label': .* name them: text='review'"),
         ("text,label,text", "the header must name text once"),
     ],
 )

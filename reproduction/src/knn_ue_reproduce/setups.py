@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from knn_ue.data import Task
-from knn_ue.data.readers import COLUMNS, JSON_LINES, TABLES
+from knn_ue.data.readers import COLUMNS, JSON_FILES, TABLES
 from knn_ue.errors import InvalidInputError
 from knn_ue_reproduce.scales import TASKS
 
@@ -118,7 +118,7 @@ _KNOWN: Mapping[str, tuple[str, Sequence[tuple[str, Sequence[str], Role, str | N
     "intent": ("clinc150", (("clinc150", ("test",), "in", None), ("clinc150", ("oos_test",), "outside", None))),
 }
 _SAME_DATA = {"imdb": "IMDb", "mnli": "MNLI", "snli": "SNLI"}  # samples of the paper's own sets
-_ROWS = re.compile(rf"^[^.]+({'|'.join(map(re.escape, (*JSON_LINES, *TABLES, *COLUMNS)))})(\.gz)?$")
+_ROWS = re.compile(rf"^[^.]+({'|'.join(map(re.escape, (*JSON_FILES, *TABLES, *COLUMNS)))})(\.gz)?$")
 _NOT_A_SET = {"train", "fitting"}  # what other rows of a setup are called
 _TO_TRAIN_ON = {"btc"}  # a set that is in domain when it is named, and no part of the results otherwise
 

@@ -38,7 +38,7 @@ class _OneSentence(TyperGroup):
             with stops_raise():
                 return super().invoke(ctx)
         except KnnUeError as error:
-            typer.echo(f"knn-ue: {error}", err=True)
+            typer.echo(f"knn-ue: {error.shell}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as stop:
             typer.echo("knn-ue: interrupted", err=True)

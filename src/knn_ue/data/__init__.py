@@ -1,5 +1,7 @@
 """Where labeled text comes from: files, named sources and the paper's sets -> rows."""
 
+from knn_ue.data.columns import Columns
+from knn_ue.data.faults import Skipped
 from knn_ue.data.limits import Limits
 from knn_ue.data.presets import PAPER_SETS, PaperSet, PaperSplit, read_paper
 from knn_ue.data.readers import read_rows
@@ -11,11 +13,13 @@ from knn_ue.tasks import Task
 
 __all__ = [
     "PAPER_SETS",
+    "Columns",
     "Limits",
     "PairRow",
     "PaperSet",
     "PaperSplit",
     "Row",
+    "Skipped",
     "TagScheme",
     "TaggedRow",
     "Task",

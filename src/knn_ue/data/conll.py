@@ -29,7 +29,7 @@ def read_conll(path: Path, *, labeled: bool, limits: Limits) -> Iterator[Sentenc
         columns = _columns(line)
         if not columns or columns[0] == _DOCUMENT:
             if tokens:
-                yield Sentence(tuple(tokens), tuple(tags), tuple(places))
+                yield Sentence(tuple(tokens), tuple(tags), tuple(places), {"place": places[0]})
                 tokens, tags, places = [], [], []
             continue
         if _is_comment(line, columns) and not (tokens and len(columns) == n_columns):
@@ -37,13 +37,13 @@ def read_conll(path: Path, *, labeled: bool, limits: Limits) -> Iterator[Sentenc
         n_columns = n_columns or len(columns)
         _check_columns(columns, n_columns, place, labeled=labeled)
         if len(tokens) == limits.sentence_words:
-            raise place.error(limits.words_rule, columns[0], RAISE_WORDS)
+            raise place.error(limits.words_rule, columns[0], RAISE_WORDS.python, shell=RAISE_WORDS.shell)
         tokens.append(check_text(columns[0], "a token", place))
         places.append(place)
         if labeled:
             tags.append(columns[-1])
     if tokens:
-        yield Sentence(tuple(tokens), tuple(tags), tuple(places))
+        yield Sentence(tuple(tokens), tuple(tags), tuple(places), {"place": places[0]})
 
 
 def _columns(line: str) -> list[str]:

@@ -2,40 +2,65 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
+from knn_ue.data.columns import proposal
 from knn_ue.data.lines import Place
 from knn_ue.data.rows import PairRow, TextRow
 
 Record = Mapping[str, Any]
 
 
-def text_row(record: Record, place: Place, *, labeled: bool) -> TextRow:
-    """Return the text, label and votes of `record`."""
-    text = _text(record, "text", place)
+class Fields:
+    """The values of one record by our keys, each checked when it is asked for; `columns` are their names there."""
+
+    def __init__(self, record: Record, place: Place, columns: Mapping[str, str]) -> None:
+        self.record, self.place, self.columns = record, place, columns
+
+    def value(self, key: str) -> Any:
+        """Return what must not be missing."""
+        column = self.columns.get(key, key)
+        if self.record.get(column) is not None:
+            return self.record[column]
+        names = sorted(map(str, self.record))
+        if column in self.record:
+            raise self.place.error(f"{column} must not be null", names, "fill it in, or remove the row")
+        python, shell = proposal([key], names)
+        said = "add it, check the task, or "
+        raise self.place.error(f"the key {column!r} is missing", names, said + python, shell=said + shell)
+
+    def text(self, key: str) -> str:
+        """Return a text that a tokenizer can read."""
+        return check_text(self.value(key), self.columns.get(key, key), self.place)
+
+
+def text_row(fields: Fields, *, labeled: bool, extra: Record | None = None) -> TextRow:
+    """Return the text, label and votes of a record."""
+    text, origin = fields.text("text"), origin_of(fields.record, fields.place, labeled=labeled, extra=extra)
     if not labeled:
-        return TextRow(text, **drawn_from(record, place, labeled=False))
-    extra = drawn_from(record, place, labeled=True)
-    return TextRow(text, _label(record, place), _label_counts(record, place), **extra)
+        return TextRow(text, **origin)
+    return TextRow(text, _label(fields), _label_counts(fields.record, fields.place), **origin)
 
 
-def pair_row(record: Record, place: Place, *, labeled: bool) -> PairRow:
-    """Return the two texts, label and votes of `record`."""
-    premise, hypothesis = _text(record, "premise", place), _text(record, "hypothesis", place)
+def pair_row(fields: Fields, *, labeled: bool, extra: Record | None = None) -> PairRow:
+    """Return the two texts, label and votes of a record."""
+    premise, hypothesis = fields.text("premise"), fields.text("hypothesis")
+    origin = origin_of(fields.record, fields.place, labeled=labeled, extra=extra)
     if not labeled:
-        return PairRow(premise, hypothesis, **drawn_from(record, place, labeled=False))
-    extra = drawn_from(record, place, labeled=True)
-    return PairRow(premise, hypothesis, _label(record, place), _label_counts(record, place), **extra)
+        return PairRow(premise, hypothesis, **origin)
+    return PairRow(premise, hypothesis, _label(fields), _label_counts(fields.record, fields.place), **origin)
 
 
-def tokens_and_tags(record: Record, place: Place, *, labeled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the tokens of `record` and as many tags (none unless `labeled`), the scheme of the tags unchecked."""
-    tokens = _strings(record, "tokens", place)
+def tokens_and_tags(fields: Fields, *, labeled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tokens of a record and as many tags (none unless `labeled`), the scheme of the tags unchecked."""
+    place = fields.place
+    tokens = _strings(fields, "tokens")
     for number, token in enumerate(tokens, start=1):
         check_text(token, f"token {number}", place)
     if not labeled:
         return tokens, ()
-    tags = _strings(record, "tags", place)
+    tags = _strings(fields, "tags")
     if len(tokens) != len(tags):
         raise place.error(
             f"each token must have one tag, {len(tokens)} tokens do not go with {len(tags)} tags",
@@ -45,12 +70,13 @@ def tokens_and_tags(record: Record, place: Place, *, labeled: bool) -> tuple[tup
     return tokens, tags
 
 
-def drawn_from(record: Record, place: Place, *, labeled: bool) -> dict[str, Any]:
-    """Return the optional keys: the `domain`, and with labels the `sample_weight`; empty ones are left out.
+def origin_of(record: Record, place: Place, *, labeled: bool, extra: Record | None) -> dict[str, Any]:
+    """Return what a row knows beside its content: its place, the columns that are passed on, and the optional keys.
 
-    A domain is a name: many files have a column of that name that holds something else, which is no error.
+    Those are the `domain` and, with labels, the `sample_weight`; empty ones are left out. A domain is a name: many files
+    have a column of that name that holds something else, which is no error.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"place": place, "extra": extra}
     if isinstance(record.get("domain"), str) and record["domain"].strip():
         found["domain"] = record["domain"].strip()
     weight = record.get("sample_weight") if labeled else None
@@ -81,17 +107,15 @@ def check_text(text: object, name: str, place: Place) -> str:
     return text
 
 
-def _text(record: Record, key: str, place: Place) -> str:
-    return check_text(_value(record, key, place), key, place)
-
-
-def _label(record: Record, place: Place) -> str:
-    label = _value(record, "label", place)
-    if isinstance(label, int) and not isinstance(label, bool):
+def _label(fields: Fields) -> str:
+    label, name = fields.value("label"), fields.columns.get("label", "label")
+    if isinstance(label, Integral) and not isinstance(label, bool):
         return str(label)
+    if isinstance(label, float) and label.is_integer():  # as pandas reads numbers where a value is missing
+        return str(int(label))
     if not isinstance(label, str):
-        raise place.error("label must be a string or a whole number", label, "write its name, such as 'pos'")
-    return check_text(label, "label", place)
+        raise fields.place.error(f"{name} must be a string or a whole number", label, "write its name, such as 'pos'")
+    return check_text(label, name, fields.place)
 
 
 def _label_counts(record: Record, place: Place) -> Mapping[str, int] | None:
@@ -123,20 +147,15 @@ def _is_count(count: object) -> bool:
     return isinstance(count, int) and not isinstance(count, bool) and count >= 0
 
 
-def _strings(record: Record, key: str, place: Place) -> tuple[str, ...]:
-    values = _value(record, key, place)
+def _strings(fields: Fields, key: str) -> tuple[str, ...]:
+    values, name, place = fields.value(key), fields.columns.get(key, key), fields.place
+    if hasattr(values, "tolist"):  # an array, as frames hold lists
+        values = values.tolist()
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise place.error(f"{key} must be a list of strings", values, "write one string for each word")
+        raise place.error(f"{name} must be a list of strings", values, "write one string for each word")
     if not values:
-        raise place.error(f"{key} must not be empty", values, "fill it in or remove the row")
+        raise place.error(f"{name} must not be empty", values, "fill it in or remove the row")
     for value in values:
         if not isinstance(value, str):
-            raise place.error(f"{key} must be a list of strings", value, "write one string for each word")
+            raise place.error(f"{name} must be a list of strings", value, "write one string for each word")
     return tuple(values)
-
-
-def _value(record: Record, key: str, place: Place) -> Any:
-    if record.get(key) is None:
-        rule = f"{key} must not be null" if key in record else f"the key {key!r} is missing"
-        raise place.error(rule, sorted(map(str, record)), "add it, remove the row, or check the task")
-    return record[key]

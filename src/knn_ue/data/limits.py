@@ -36,11 +36,26 @@ class Limits:
         return f"a sentence must have at most {self.sentence_words} words"
 
 
-RAISE_ROW = "check line ends and quotes, or raise it: knn-ue --max-row-mib N ..., read_rows(limits=Limits(row_bytes=N))"
-RAISE_WORDS = (
-    "part it with blank lines, or raise it: knn-ue --max-words N ..., read_rows(limits=Limits(sentence_words=N))"
+@dataclass(frozen=True)
+class WayOut:
+    """How to go on where a limit is reached, in Python and at a command line."""
+
+    python: str
+    shell: str
+
+
+RAISE_ROW = WayOut(
+    "check line ends and quotes, or raise it: read_rows(limits=Limits(row_bytes=N))",
+    "check line ends and quotes, or raise it: knn-ue --max-row-mib N ...",
 )
-RAISE_PIPE = "start its writer, or raise it: knn-ue --pipe-seconds S ..., read_rows(limits=Limits(pipe_seconds=S))"
+RAISE_WORDS = WayOut(
+    "split the sentence, or raise it: read_rows(limits=Limits(sentence_words=N))",
+    "split the sentence with blank lines, or raise it: knn-ue --max-words N ...",
+)
+RAISE_PIPE = WayOut(
+    "start its writer, or raise it: read_rows(limits=Limits(pipe_seconds=S))",
+    "start its writer, or raise it: knn-ue --pipe-seconds S ...",
+)
 
 _default: ContextVar[Limits] = ContextVar("limits", default=Limits())  # noqa: B039 (frozen)
 

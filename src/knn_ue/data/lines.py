@@ -28,13 +28,17 @@ class Place:
     number: int
     unit: str = "line"
 
-    def error(self, rule: str, value: object, way_out: str) -> InvalidInputError:
-        """Return the error that names the place, the rule, the value and the way out.
+    def __str__(self) -> str:
+        return f"{self.source}, {self.unit} {self.number}"
+
+    def error(self, rule: str, value: object, way_out: str, *, shell: str | None = None) -> InvalidInputError:
+        """Return the error that names the place, the rule, the value and the way out (`shell`: at a command line).
 
         >>> str(Place("a.jsonl", 3).error("text must be a string", 7, "quote it"))
         'a.jsonl, line 3: text must be a string, got 7: quote it'
         """
-        return InvalidInputError(f"{self.source}, {self.unit} {self.number}: {rule}, got {shorten(value)}: {way_out}")
+        said = f"{self}: {rule}, got {shorten(value)}: "
+        return InvalidInputError(said + way_out, shell=said + (shell or way_out))
 
 
 def shorten(value: object) -> str:
@@ -61,7 +65,10 @@ def check_file(path: Path) -> None:
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{shorten(str(path))} cannot be opened ({_reason(error)}): check the path") from None
     if path.is_dir():
-        raise InvalidInputError(f"{path} is a folder, but one file is needed: name a file in it")
+        raise InvalidInputError(
+            f"{path} is a folder, but one file is needed: name a file in it (a folder is read only where "
+            "datasets.Dataset.save_to_disk wrote it)"
+        )
 
 
 def read_lines(path: Path, limits: Limits) -> Iterator[tuple[Place, str]]:
@@ -113,9 +120,8 @@ def _open_pipe(path: Path, limits: Limits) -> io.BufferedReader:
         waiting = select.poll()
         waiting.register(descriptor, select.POLLIN)
         if not waiting.poll(1000 * limits.pipe_seconds):
-            raise InvalidInputError(
-                f"{path} is a pipe to which nobody wrote for {limits.pipe_seconds:g} s: {RAISE_PIPE}"
-            )
+            rule = f"{path} is a pipe to which nobody wrote for {limits.pipe_seconds:g} s: "
+            raise InvalidInputError(rule + RAISE_PIPE.python, shell=rule + RAISE_PIPE.shell)
         os.set_blocking(descriptor, True)
     except BaseException:
         os.close(descriptor)
@@ -134,7 +140,7 @@ def _next_line(stream: BinaryIO, place: Place, limits: Limits) -> bytes:
     except OSError as error:
         raise InvalidInputError(f"{place.source} cannot be read ({_reason(error)}): check the disk") from None
     if len(line) > limits.row_bytes:
-        raise place.error(limits.row_rule, line[:_SHOWN], RAISE_ROW)
+        raise place.error(limits.row_rule, line[:_SHOWN], RAISE_ROW.python, shell=RAISE_ROW.shell)
     return line
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from knn_ue.data.conll import read_conll
-from knn_ue.data.hub import HubName, load_split, rows_of
+from knn_ue.data.datasets import rows_of
+from knn_ue.data.hub import HubName, load_split
 from knn_ue.data.limits import default_limits
 from knn_ue.data.lines import check_file, shorten
+from knn_ue.data.reading import Reading
 from knn_ue.data.rows import Row, TaggedRow, at_least_one
 from knn_ue.data.splits import half_of
 from knn_ue.data.tags import TagScheme, tagged_rows
@@ -135,7 +137,7 @@ def _from_hub(chosen: PaperSplit, source: HubName, task: Task) -> Iterator[Row]:
     if chosen.half is not None:
         wanted = half_of(len(dataset), second=chosen.half == "second", seed=HALVING_SEED)
         dataset = dataset.select(sorted(wanted))
-    rows = rows_of(dataset, source, task, labeled=True, scheme="auto", unlabeled="drop")
+    rows = rows_of(dataset, str(source), Reading(task=task), unlabeled="drop")
     return (_renamed(row, chosen.labels, source) for row in rows)
 
 

@@ -6,13 +6,22 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from knn_ue.data.lines import Place
 from knn_ue.errors import InvalidInputError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a row was read (`place`) and the columns it had beside ours (`extra`); neither is a part of its content."""
+
+    place: Place | None = field(default=None, compare=False, repr=False)
+    extra: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
-class TextRow:
+class TextRow(Origin):
     """One text; `label_counts` are the votes of human raters, `ratings` their individual numbers where known.
 
     >>> TextRow("a fine film", "pos").label
@@ -28,7 +37,7 @@ class TextRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PairRow:
+class PairRow(Origin):
     """Two texts and how the second follows from the first; `label_counts` are the votes of human raters."""
 
     premise: str
@@ -40,7 +49,7 @@ class PairRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TaggedRow:
+class TaggedRow(Origin):
     """The words of one sentence, each with its tag in IOB2: "O", "B-TYPE" or "I-TYPE".
 
     >>> TaggedRow(("Ada", "wrote"), ("B-PER", "O")).tags

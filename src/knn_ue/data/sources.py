@@ -6,8 +6,8 @@ from typing import Any
 from knn_ue.data.hub import HubName, read_hub
 from knn_ue.data.lines import shorten
 from knn_ue.data.presets import paper_split, read_paper
+from knn_ue.data.reading import Reading
 from knn_ue.data.rows import Row, without_label
-from knn_ue.data.tags import TagScheme
 from knn_ue.data.vader import read_vader
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import Task
@@ -25,7 +25,7 @@ def is_named(source: str) -> bool:
     return bool(colon) and prefix in PREFIXES
 
 
-def read_named(source: str, task: Task, *, labeled: bool = True, scheme: TagScheme = "auto") -> Iterator[Row]:
+def read_named(source: str, reading: Reading) -> Iterator[Row]:
     """Yield the rows of a named source.
 
     `vader:SET[:SPLIT][?ambiguous=drop]`, SET one of movies, amazon, nyt, tweets, SPLIT one of train, validation, test;
@@ -35,18 +35,18 @@ def read_named(source: str, task: Task, *, labeled: bool = True, scheme: TagSche
     if prefix == "hub":
         rest = rest.replace("?unlabelled=", "?unlabeled=")  # as earlier versions spelled it
         rest, options = _options(source, rest, ["unlabeled"])
-        return read_hub(HubName.parse(rest), task, labeled=labeled, scheme=scheme, **options)
+        return read_hub(HubName.parse(rest), reading, **options)
     if prefix == "vader":
         rest, options = _options(source, rest, ["ambiguous"])
-        _check_task(source, task, "text-classification")
+        _check_task(source, reading.task, "text-classification")
         name, colon, split = rest.partition(":")
         rows: Iterator[Row] = read_vader(name, split=split if colon else "all", **options)  # type: ignore[arg-type]
     else:
         rest, options = _options(source, rest, ["path"])
         name, _, split = rest.partition(":")
-        _check_task(source, task, paper_split(name, split)[0])
-        rows = read_paper(name, split, scheme=scheme, **options)
-    return rows if labeled else map(without_label, rows)
+        _check_task(source, reading.task, paper_split(name, split)[0])
+        rows = read_paper(name, split, scheme=reading.scheme, **options)
+    return rows if reading.labeled else map(without_label, rows)
 
 
 def _options(source: str, rest: str, known: Sequence[str]) -> tuple[str, dict[str, Any]]:

@@ -1,24 +1,30 @@
 """CSV and TSV files with a header, read one record at a time."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
+from knn_ue.data.columns import proposal
+from knn_ue.data.faults import OnError
 from knn_ue.data.fields import Record
 from knn_ue.data.limits import RAISE_ROW, Limits
 from knn_ue.data.lines import Place, read_lines
 
 
-def read_table(path: Path, *, delimiter: str, needed: Sequence[str], limits: Limits) -> Iterator[tuple[Place, Record]]:
+def read_table(
+    path: Path, *, delimiters: str, needed: Mapping[str, str], limits: Limits, on_error: OnError
+) -> Iterator[tuple[Place, Record]]:
     """Yield each record as a mapping from column to field, with the place of its first line.
 
-    The first line names the columns (case ignored), `needed` among them. A field in double quotes may hold delimiters
-    and line ends; a quote inside it is written twice.
+    The first line names the columns, those that our keys `needed` among them (case ignored), separated by one of
+    `delimiters`. A field in double quotes may hold delimiters and line ends; a quote inside it is written twice.
     """
     # The default of 131,072 characters refuses long texts; the setting belongs to the process, so it only grows.
     csv.field_size_limit(max(csv.field_size_limit(), limits.row_bytes))
     begun: list[str] = []  # the first line of the record being read: the csv module does not hand it out when it fails
-    reader = csv.reader(_remembering(read_lines(path, limits), begun, limits), delimiter=delimiter, strict=True)
+    delimiter, lines = _find_delimiter(read_lines(path, limits), delimiters, needed)
+    reader = csv.reader(_remembering(lines, begun, limits), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     while True:
         begun.clear()
@@ -39,27 +45,53 @@ def read_table(path: Path, *, delimiter: str, needed: Sequence[str], limits: Lim
             header = _checked_header(fields, needed, delimiter, place)
             continue
         if len(fields) != len(header):
-            raise place.error(
-                f"a record must have {len(header)} fields as the header has, this one has {len(fields)}",
-                delimiter.join(fields),
-                "put fields that hold the delimiter into double quotes",
+            on_error(
+                place.error(
+                    f"a record must have {len(header)} fields as the header has, this one has {len(fields)}",
+                    delimiter.join(fields),
+                    "put fields that hold the delimiter into double quotes",
+                )
             )
+            continue
         yield place, dict(zip(header, fields, strict=True))
 
 
-def _checked_header(fields: list[str], needed: Sequence[str], delimiter: str, place: Place) -> list[str]:
-    header = [name.strip().casefold() for name in fields]
-    missing = [name for name in needed if name not in header]
+def _find_delimiter(
+    lines: Iterator[tuple[Place, str]], delimiters: str, needed: Mapping[str, str]
+) -> tuple[str, Iterator[tuple[Place, str]]]:
+    """Return the delimiter with which the first line names the most columns that are needed, and all lines."""
+    read: list[tuple[Place, str]] = []
+    for place, line in lines:
+        read.append((place, line))
+        if line.strip():
+            break
+
+    def n_found(delimiter: str) -> int:
+        header = next(csv.reader([read[-1][1]], delimiter=delimiter), []) if read else []
+        return len({name.strip().casefold() for name in header} & {name.casefold() for name in needed.values()})
+
+    return max(delimiters, key=n_found), chain(read, lines)
+
+
+def _checked_header(fields: list[str], needed: Mapping[str, str], delimiter: str, place: Place) -> list[str]:
+    header = [name.strip() for name in fields]
+    folded = [name.casefold() for name in header]
+    missing = [key for key, column in needed.items() if column.casefold() not in folded]
     if missing:
-        comma = "tabs" if delimiter == "\t" else "commas"
+        separator = {"\t": "tabs", ";": "semicolons"}.get(delimiter, "commas")
+        columns = [needed[key] for key in missing]
+        python, shell = proposal(missing, header)
         raise place.error(
-            f"the header must name the columns {', '.join(needed)}, parted by {comma}; {', '.join(missing)} is missing",
+            f"the header must name the columns {', '.join(needed.values())}, separated by {separator}; missing: "
+            f"{', '.join(columns)}",
             delimiter.join(fields),
-            "add or rename the columns",
+            f"add or rename the columns, or {python}",
+            shell=f"add or rename the columns, or {shell}",
         )
-    double = next((name for name in needed if header.count(name) > 1), None)
-    if double:
-        raise place.error(f"the header must name {double} once", delimiter.join(fields), "rename the other column")
+    for column in needed.values():
+        if folded.count(column.casefold()) > 1:
+            raise place.error(f"the header must name {column} once", delimiter.join(fields), "rename the other column")
+        header[folded.index(column.casefold())] = column
     return header
 
 
@@ -72,5 +104,5 @@ def _remembering(lines: Iterator[tuple[Place, str]], begun: list[str], limits: L
         # A quote that is never closed would make one record of the rest of the file.
         n_bytes += len(line.encode())
         if n_bytes > limits.row_bytes:
-            raise first.error(limits.row_rule, begun[0], RAISE_ROW)
+            raise first.error(limits.row_rule, begun[0], RAISE_ROW.python, shell=RAISE_ROW.shell)
         yield line

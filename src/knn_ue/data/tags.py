@@ -25,7 +25,7 @@ _ANY_PREFIX = "BI" + "".join(_PAST_IOB)
 class Sentence:
     """Tokens and tags as the file has them, and the place of each token; no tags where the file is read unlabeled.
 
-    `extra` holds the other fields of the row: its domain and sample weight.
+    `extra` holds the other fields of the row: its place, domain and sample weight.
     """
 
     tokens: tuple[str, ...]

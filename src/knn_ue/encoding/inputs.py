@@ -7,7 +7,8 @@
 | token-classification | a list of words; a string, split at white space; `{"tokens", "tags"}`; ... |
 
 Labels and tags may be left out. A label is looked up by its name; where the model has no names of its own
-(`LABEL_0`, `LABEL_1`, ...) the number alone will do. Half a surrogate pair, which is no character, becomes U+FFFD.
+(`LABEL_0`, `LABEL_1`, ...), or all labels are numbers and no class is called by one, it is the number of a class. Half
+a surrogate pair, which is no character, becomes U+FFFD.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ from numbers import Integral
 import numpy as np
 
 from knn_ue.arrays import IntArray
+from knn_ue.data.lines import Place
+from knn_ue.data.rows import Origin
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
 
@@ -31,14 +34,20 @@ _WINDOW_CHARACTERS = 1 << 22
 class Example:
     """One row, ready to be tokenized: `parts` is (text,), (premise, hypothesis) or the words of a sentence.
 
-    `labels` is None, (label,) or one tag a word. `domain` names the domain whose scores it asks for; `sample_weight` is
-    what its label counts where rows were drawn unevenly. The model sees neither.
+    `labels` is None, (label,) or one tag per word. `domain` names the domain whose scores it asks for; `sample_weight` is
+    what its label counts where rows were drawn unevenly. The model sees neither. `place`
+    is where it was read, for messages.
     """
 
     parts: tuple[str, ...]
     labels: tuple[str, ...] | None = None
     domain: str | None = field(default=None, repr=False)
     sample_weight: float | None = field(default=None, repr=False)
+    place: Place | None = field(default=None, compare=False, repr=False)
+
+    def named(self, number: int) -> str:
+        """Return what messages call it: its place where it was read from a file, else its number."""
+        return f"row {number}" if self.place is None else str(self.place)
 
 
 def read_examples(rows: Iterable[object], task: Task) -> Iterator[Example]:
@@ -104,7 +113,8 @@ def read_example(row: object, task: Task, number: int = 0) -> Example:
         raise InvalidInputError(
             f"row {number} has {len(parts)} words but {len(labels)} tags: give each word exactly one tag"
         )
-    return Example(parts, labels, _read_domain(row), _read_weight(row, number))
+    place = row.place if isinstance(row, Origin) else None
+    return Example(parts, labels, _read_domain(row), _read_weight(row, number), place)
 
 
 def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
@@ -115,7 +125,8 @@ def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool |
             expected = found
         elif found != expected:
             raise InvalidInputError(
-                f"row {number} has {'a' if found else 'no'} label, unlike the rows before it: label every row or no row"
+                f"{example.named(number)} has {'a' if found else 'no'} label, unlike the rows before it: "
+                "label every row or no row"
             )
     return bool(expected)
 
@@ -127,20 +138,31 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
     array([1])
     """
     known = {name: number for number, name in enumerate(class_names)}
-    if all(name == f"LABEL_{number}" for number, name in enumerate(class_names)):
-        known |= {str(number): number for number in range(len(class_names))}
+    if reads_numbers(examples, class_names):
+        known = {str(number): number for number in range(len(class_names))}
     numbers: list[int] = []
     for row, example in enumerate(examples, start=start):
         for label in example.labels or ():
             if label not in known:
                 shown = ", ".join(class_names[:_SHOWN_NAMES]) + (", ..." if len(class_names) > _SHOWN_NAMES else "")
+                first = "" if example.place else " (the first row is 0)"
                 raise InvalidInputError(
-                    f"row {row} has the label {label!r}, which the model does not know; "
-                    f"its {len(class_names)} labels are: {shown}: "
-                    "correct the row (the first is 0), or train with that label"
+                    f"{example.named(row)} has the label {label!r}, which the model does not know; "
+                    f"its {len(class_names)} labels are: {shown}: correct the row{first}, or train with that label"
                 )
             numbers.append(known[label])
     return np.asarray(numbers, dtype=np.int64)
+
+
+def reads_numbers(examples: Sequence[Example], class_names: Sequence[str]) -> bool:
+    """Say whether the labels are numbers of the model's own label order: all of them are, and no class is so named.
+
+    >>> reads_numbers([Example(("fine",), ("1",))], ["neg", "pos"]), reads_numbers([Example(("fine",), ("1",))], ["1"])
+    (True, False)
+    """
+    numbers = {str(number) for number in range(len(class_names))}
+    used = {label for example in examples for label in example.labels or ()}
+    return bool(used) and used <= numbers and not any(name.isdecimal() for name in class_names)
 
 
 def _field(row: object, name: str) -> object:
@@ -190,7 +212,11 @@ def _read_text(value: object, number: int) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        value = value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if not value.strip():
+        raise InvalidInputError(
+            f"row {number} must not be an empty text, got {value[:20]!r}: fill it in or leave it out"
+        )
     return value
 
 

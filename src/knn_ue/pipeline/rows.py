@@ -1,4 +1,4 @@
-"""Whatever a user has -> `Example`: a file or source name, records of `knn_ue.data`, dicts, or tuples.
+"""Whatever a user has -> `Example`: a file or source name, a frame or data set, records, dicts or tuples.
 
 | task                 | a labeled tuple                                                          |
 |----------------------|---------------------------------------------------------------------------|
@@ -9,26 +9,35 @@
 Other rows are read as `knn_ue.encoding` reads them.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from knn_ue.arrays import check_not_empty
-from knn_ue.data import read_rows
+from knn_ue.data import Columns, read_rows
+from knn_ue.data.datasets import is_dataset
+from knn_ue.data.frames import is_frame
 from knn_ue.encoding import Example, read_example
-from knn_ue.encoding.inputs import class_numbers
+from knn_ue.encoding.inputs import class_numbers, reads_numbers
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
 
+_SHOWN_NAMES = 12
 _ENDS = ("E-", "S-", "L-", "U-")  # of BIOES and BILOU
 
 Rows = str | Path | Iterable[object]
 
 
-def iter_examples(rows: Rows, task: Task, *, labeled: bool) -> Iterator[Example]:
+def iter_examples(rows: Rows, task: Task, *, labeled: bool, columns: Columns | None = None) -> Iterator[Example]:
     """Yield the examples of a file, of a named source or of rows in memory; without labels unless `labeled`."""
-    if isinstance(rows, (str, Path)):
-        rows = read_rows(rows, task, labeled=labeled)
+    if isinstance(rows, (str, Path)) or is_table(rows):
+        rows = read_rows(rows, task, labeled=labeled, columns=columns)
+    elif columns is not None and columns.given():
+        raise InvalidInputError(
+            f"columns are named for files, frames and data sets, got rows of type {type(rows).__name__}: leave out "
+            f"{', '.join(columns.given())}"
+        )
     elif isinstance(rows, (bytes, Mapping)) or not isinstance(rows, Iterable):
         raise InvalidInputError(
             f"rows must be a list of rows or the name of a file, got one {type(rows).__name__}: wrap it in a list"
@@ -38,39 +47,55 @@ def iter_examples(rows: Rows, task: Task, *, labeled: bool) -> Iterator[Example]
         yield example if labeled else replace(example, labels=None)
 
 
-def labeled_examples(rows: Rows, task: Task, class_names: Sequence[str], *, name: str) -> list[Example]:
+def labeled_examples(
+    rows: Rows, task: Task, class_names: Sequence[str], *, name: str, columns: Columns | None = None
+) -> list[Example]:
     """Return examples that all have labels the model knows; `name` ("training") is how messages call them."""
-    examples = list(iter_examples(rows, task, labeled=True))
+    examples = list(iter_examples(rows, task, labeled=True, columns=columns))
     check_not_empty(len(examples), f"the {name} set")
     without = next((number for number, example in enumerate(examples) if example.labels is None), None)
     if without is not None:
-        raise InvalidInputError(f"{name} row {without} has no label: label every row")
+        raise InvalidInputError(f"{name} {examples[without].named(without)} has no label: label every row")
     try:
         class_numbers(examples, class_names)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name} {error}") from None
+    if reads_numbers(examples, class_names) and class_names[0] != "LABEL_0":
+        order = ", ".join(f"{number} = {label}" for number, label in enumerate(class_names[:_SHOWN_NAMES]))
+        more = ", ..." if len(class_names) > _SHOWN_NAMES else ""
+        warnings.warn(f"the {name} labels are numbers, read in the model's own order: {order}{more}", stacklevel=3)
     if TASKS[task].is_tagging:
         _check_scheme(examples, class_names, name)
     return examples
 
 
-def maybe_labeled_examples(rows: Rows, task: Task, class_names: Sequence[str]) -> tuple[list[Example], str | None]:
+def maybe_labeled_examples(
+    rows: Rows, task: Task, class_names: Sequence[str], *, columns: Columns | None = None
+) -> tuple[list[Example], str | None]:
     """Return examples, and why their labels are left out: None where all of them have one that the model knows."""
     if isinstance(rows, Iterator):
         rows = list(rows)  # it may be needed twice
     try:
-        return labeled_examples(rows, task, class_names, name="out-of-domain"), None
+        return labeled_examples(rows, task, class_names, name="out-of-domain", columns=columns), None
     except InvalidInputError as error:
         # What is wrong beside labels is raised here.
-        return list(iter_examples(rows, task, labeled=False)), str(error)
+        return list(iter_examples(rows, task, labeled=False, columns=columns)), str(error)
 
 
-def input_examples(inputs: object, task: Task) -> Iterator[Example]:
-    """Yield the examples to answer: a list or iterator holds many, anything else is one."""
+def input_examples(inputs: object, task: Task, columns: Columns | None = None) -> Iterator[Example]:
+    """Yield the examples to answer: a list, iterator, frame or data set holds many, anything else is one."""
+    if is_table(inputs):
+        return iter_examples(inputs, task, labeled=False, columns=columns)  # type: ignore[arg-type]
     many = isinstance(inputs, (list, Iterator)) or (
         isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping, tuple))
     )
-    return iter_examples(inputs if many else [inputs], task, labeled=False)  # type: ignore[arg-type]
+    rows: Rows = inputs if many else [inputs]  # type: ignore[assignment]
+    return iter_examples(rows, task, labeled=False, columns=columns)
+
+
+def is_table(rows: object) -> bool:
+    """Say whether `rows` have named columns: a DataFrame or a `datasets.Dataset`."""
+    return is_frame(rows) or is_dataset(rows)
 
 
 def count_stored(examples: Sequence[Example], task: Task) -> int:

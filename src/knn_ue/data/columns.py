@@ -1,0 +1,66 @@
+"""What people call our keys: the columns of their files, frames and data sets."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from knn_ue.errors import InvalidInputError
+from knn_ue.tasks import TASKS, Task
+
+# The names that published sets give to our keys. Data sets are read by the first that fits, files by none: an error
+# proposes it instead.
+USUAL_NAMES: Mapping[str, Sequence[str]] = {
+    "text": ("text", "sentence", "content", "review", "utterance", "body", "message", "comment", "tweet", "document"),
+    "premise": ("premise", "sentence1", "text1", "question1", "question", "context"),
+    "hypothesis": ("hypothesis", "sentence2", "text2", "question2", "sentence", "answer"),
+    "tokens": ("tokens", "words"),
+    "label": ("label", "labels", "sentiment", "intent", "gold_label", "class", "category", "target", "y"),
+    "tags": ("ner_tags", "tags", "ner", "labels"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The name of each column that is not called as our keys are; `Columns(text="review", label="sentiment")`.
+
+    >>> Columns(text="review").of("text-classification")
+    {'text': 'review', 'label': 'label'}
+    """
+
+    text: str | None = None
+    label: str | None = None
+    premise: str | None = None
+    hypothesis: str | None = None
+    tokens: str | None = None
+    tags: str | None = None
+
+    def of(self, task: Task) -> dict[str, str]:
+        """Return the column of each key of the task; raise where a column is named that the task has no use for."""
+        keys = TASKS[task].keys(labeled=True)
+        other = next((key for key, column in self.given().items() if key not in keys), None)
+        if other is not None:
+            raise InvalidInputError(
+                f"the columns of {task} are {', '.join(keys)}, got {other}={self.given()[other]!r}: leave it out",
+                shell=f"--{other}-column is not for {task}, whose columns are {', '.join(keys)}: leave it out",
+            )
+        return {key: getattr(self, key) or key for key in keys}
+
+    def given(self) -> dict[str, str]:
+        """Return the columns that were named."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name)}
+
+
+def proposal(missing: Iterable[str], known: Sequence[str]) -> tuple[str, str]:
+    """Return how to name the missing columns, in Python and at a command line, guessed from those that are there.
+
+    >>> proposal(["text", "label"], ["id", "Review", "sentiment"])
+    ("name them: text='Review', label='sentiment'", 'name them: --text-column Review --label-column sentiment')
+    """
+    lower = {name.casefold(): name for name in known}
+    guesses = {key: next((lower[name] for name in USUAL_NAMES[key] if name in lower), "NAME") for key in missing}
+    python = ", ".join(f"{key}={name!r}" for key, name in guesses.items())
+    shell = " ".join(f"--{key}-column {_quoted(name)}" for key, name in guesses.items())
+    return f"name them: {python}", f"name them: {shell}"
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if " " in name else name
