@@ -349,3 +349,50 @@ def test_neighbors_at_other_distances_are_another_answer():
     farther = [NEAR[0], NEAR[1] | {"distance": 1.5}]
 
     assert not same_answer({"label": "pos", "neighbors": NEAR}, {"label": "pos", "neighbors": farther})
+
+
+def test_other_columns_are_passed_on_and_a_label_is_renamed(ue, tmp_path):
+    rows = [{"id": number, **row} for number, row in enumerate(text_rows(3))]
+    source = write_rows(tmp_path / "new.jsonl", rows)
+
+    assert run("predict", ue, "--input", source, "--output", tmp_path / "a.jsonl").exit_code == 0
+
+    answers = read_lines(tmp_path / "a.jsonl")
+    assert [answer["id"] for answer in answers] == [0, 1, 2]
+    assert [answer["input_label"] for answer in answers] == [row["label"] for row in rows]
+
+
+def test_rows_that_cannot_be_read_are_skipped_counted_and_listed(ue, tmp_path):
+    source = tmp_path / "new.csv"
+    source.write_text("id,review\n1,fine\n2,\n3,dull\n")
+    options = ["--input", source, "--text-column", "review", "--on-error", "skip"]
+
+    result = run("predict", ue, *options, "--output", tmp_path / "a.jsonl")
+
+    assert result.exit_code == 0, result.output
+    assert [answer["id"] for answer in read_lines(tmp_path / "a.jsonl")] == ["1", "3"]
+    assert "1 row was skipped" in result.stderr and "line 3" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_the_name_of_the_output_chooses_its_format(ue, tmp_path, name):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    source = write_rows(tmp_path / "new.jsonl", [{"id": number, **row} for number, row in enumerate(text_rows(3))])
+    run("predict", ue, "--input", source, "--output", tmp_path / "a.jsonl", "--top-k", 2)
+
+    assert run("predict", ue, "--input", source, "--output", tmp_path / name, "--top-k", 2).exit_code == 0
+
+    found = pandas.read_csv(tmp_path / name) if name == "a.csv" else pandas.read_parquet(tmp_path / name)
+    expected = read_lines(tmp_path / "a.jsonl")
+    assert found["id"].tolist() == [0, 1, 2]
+    assert found["score"].tolist() == pytest.approx([answer["score"] for answer in expected])
+    assert [json.loads(cell) for cell in found["probabilities"]] == [answer["probabilities"] for answer in expected]
+    assert not [path for path in tmp_path.iterdir() if path.suffix in (".part", ".draft")]
+
+
+def test_a_format_we_cannot_write_is_refused_before_the_model_is_loaded(ue, tmp_path):
+    result = run("predict", ue, "--input", tmp_path / "new.jsonl", "--output", tmp_path / "a.xlsx")
+
+    assert result.exit_code == 1
+    assert "answers are written as .jsonl, .csv or .parquet, got 'a.xlsx'" in result.stderr

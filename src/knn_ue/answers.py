@@ -40,7 +40,8 @@ class Answer(Plain):
 
     Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
     that other decisions add (see `knn_ue.decisions`). `domain` is the domain whose scale the score has; None where
-    there is none.
+    there is none. `probabilities` are those of the `top_k` most likely labels, the most likely first, where they were asked
+    for.
     """
 
     label: str | None
@@ -48,6 +49,7 @@ class Answer(Plain):
     raw_score: float
     abstained: bool
     would_be: str | None = None
+    probabilities: Mapping[str, float] | None = None
     decisions: Mapping[str, Any] | None = None
     domain: str | None = None
     neighbors: tuple[NeighborExample, ...]
@@ -63,6 +65,7 @@ class Word(Plain):
     raw_score: float
     abstained: bool
     would_be: str | None = None
+    probabilities: Mapping[str, float] | None = None
     decisions: Mapping[str, Any] | None = None
 
 

@@ -125,9 +125,13 @@ def test_numbers_alone_do_for_a_model_without_names():
     np.testing.assert_array_equal(class_numbers([Example(("a",), ("1",))], ["LABEL_0", "LABEL_1"]), [1])
 
 
-def test_numbers_alone_do_not_do_for_a_model_with_names():
-    with pytest.raises(InvalidInputError, match="row 0 has the label '1'"):
-        class_numbers([Example(("a",), ("1",))], ["entailment", "neutral"])
+def test_numbers_are_those_of_the_classes_where_no_class_is_called_by_one():
+    assert class_numbers([Example(("a",), ("1",)), Example(("b",), ("0",))], ["neg", "pos"]).tolist() == [1, 0]
+
+
+def test_numbers_are_names_where_a_class_is_called_by_one():
+    with pytest.raises(InvalidInputError, match="row 0 has the label '0', which the model does not know"):
+        class_numbers([Example(("a",), ("0",))], ["1", "2"])
 
 
 def test_windows_hold_at_most_so_many_rows():

@@ -3,12 +3,13 @@
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from knn_ue.cli.answer_formats import check_format, convert, is_json_lines
 from knn_ue.data import PairRow, Row, TaggedRow
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage.atomic import move_new, storage_errors, sync, take_lock
@@ -33,6 +34,7 @@ class AnswerFile:
 
     def check(self, *, resume: bool, overwrite: bool) -> None:
         """Raise unless the answers may be written."""
+        check_format(self.output)
         if self.output.is_dir():
             raise StorageError(f"{self.output} is a folder: name a file")
         if self.output.is_symlink() or (self.output.exists() and not self.output.is_file()):
@@ -75,12 +77,28 @@ class AnswerFile:
 
     def _finish(self) -> None:
         self._check_unchanged(self.output)
+        if not is_json_lines(self.output):
+            self._convert()
+            return
+        self._move(self.part)
+
+    def _convert(self) -> None:
+        draft = self.output.with_name(f"{self.output.name}.draft")
+        try:
+            convert(self.part, draft, self.output.suffix)
+            sync(draft)
+            self._move(draft)
+        finally:
+            draft.unlink(missing_ok=True)
+        self.part.unlink()
+
+    def _move(self, finished: Path) -> None:
         if self._before[self.output] is not None:
-            self.part.replace(self.output)
+            finished.replace(self.output)
             sync(self.output.parent)
             return
         try:
-            move_new(self.part, self.output)
+            move_new(finished, self.output)
         except FileExistsError:
             raise self._changed(self.output) from None
 
@@ -120,7 +138,7 @@ class AnswerFile:
 
     def write(self, file: BinaryIO, row: Row, answer: Answer) -> None:
         """Append the answer to one row."""
-        file.write(_encoded(input_of(row) | answer) + b"\n")
+        file.write(_encoded(passed_on(row, answer)) + b"\n")
         self.n_lines += 1
         self.n_abstained += _abstains(answer)
 
@@ -155,6 +173,34 @@ def input_of(row: Row) -> Answer:
     if isinstance(row, PairRow):
         return {"premise": row.premise, "hypothesis": row.hypothesis}
     return {"text": row.text}
+
+
+def passed_on(row: Row, answer: Answer) -> Answer:
+    """Return the answer behind its input and the columns that the row had beside it.
+
+    A column that is called like a field of answers, as a label may be, is renamed.
+
+    >>> from knn_ue.data import TextRow
+    >>> passed_on(TextRow("fine", extra={"id": 7, "label": "neg"}), {"label": "pos", "score": 0.9})
+    {'text': 'fine', 'id': 7, 'input_label': 'neg', 'label': 'pos', 'score': 0.9}
+    """
+    inputs = input_of(row)
+    taken = inputs.keys() | answer.keys()
+    extra = {f"input_{name}" if name in taken else name: _plain(value) for name, value in (row.extra or {}).items()}
+    return inputs | extra | answer
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of any table as JSON knows it: dates and decimals as text, what is no number as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):  # of numpy
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def is_about(answer: Answer, row: Row) -> bool:

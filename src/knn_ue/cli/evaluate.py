@@ -9,9 +9,16 @@ from knn_ue.cli.options import (
     AsJson,
     Device,
     Domain,
+    HypothesisName,
+    LabelName,
+    PremiseName,
+    TagsName,
+    TextName,
+    TokensName,
     Ue,
     check_writable,
     cut_note,
+    given_columns,
     print_evaluation,
     progress_bars,
     say,
@@ -38,6 +45,12 @@ def evaluate(
         ),
     ] = None,
     domain: Domain = None,
+    text_column: TextName = None,
+    label_column: LabelName = None,
+    premise_column: PremiseName = None,
+    hypothesis_column: HypothesisName = None,
+    tokens_column: TokensName = None,
+    tags_column: TagsName = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -47,18 +60,28 @@ def evaluate(
 
     Example: [bold]knn-ue evaluate ue --test test.csv --ood vader:tweets --report report[/bold]
     """
+    from knn_ue.data import Columns
     from knn_ue.evaluation import evaluate as measure
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.rows import labeled_examples, maybe_labeled_examples
     from knn_ue.report import build_report
 
+    columns = given_columns(
+        text=text_column,
+        label=label_column,
+        premise=premise_column,
+        hypothesis=hypothesis_column,
+        tokens=tokens_column,
+        tags=tags_column,
+    )
     if report is not None:
         check_writable(report)
     pipe = UncertaintyPipeline.load(ue, device=device)
     # All files are read before the model sees a row: a bad line is found at once.
-    tested = labeled_examples(test, pipe.task, pipe.class_names, name="test")
+    tested = labeled_examples(test, pipe.task, pipe.class_names, name="test", columns=Columns(**columns))
     others = {
-        name: maybe_labeled_examples(source, pipe.task, pipe.class_names) for name, source in _named(ood or []).items()
+        name: maybe_labeled_examples(source, pipe.task, pipe.class_names, columns=Columns(**columns))
+        for name, source in _named(ood or []).items()
     }
     for name, (_, reason) in others.items():
         if reason is not None:

@@ -12,11 +12,18 @@ from knn_ue.cli.options import (
     TASK_METAVAR,
     AsJson,
     Device,
+    HypothesisName,
+    LabelName,
     Method,
     Overwrite,
+    PremiseName,
+    TagsName,
+    TextName,
+    TokensName,
     TrainRows,
     check_ue_folder,
     cut_note,
+    given_columns,
     known_task,
     progress_bars,
     say,
@@ -72,6 +79,12 @@ def fit(
         str | None,
         typer.Option(metavar=TASK_METAVAR, callback=known_task, help="Default: what the model was trained for."),
     ] = None,
+    text_column: TextName = None,
+    label_column: LabelName = None,
+    premise_column: PremiseName = None,
+    hypothesis_column: HypothesisName = None,
+    tokens_column: TokensName = None,
+    tags_column: TagsName = None,
     device: Device = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -86,6 +99,14 @@ def fit(
     from knn_ue.decisions.registry import new_decision, to_plain
     from knn_ue.stores import TunableStore
 
+    columns = given_columns(
+        text=text_column,
+        label=label_column,
+        premise=premise_column,
+        hypothesis=hypothesis_column,
+        tokens=tokens_column,
+        tags=tags_column,
+    )
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
     pipe = _pipeline_of(model, task, device)
@@ -103,6 +124,7 @@ def fit(
             delta=delta,
             decisions=decisions,
             progress=progress,
+            **columns,
         )
     pipe.save(out)
     tuned = [found for found in pipe.calibrator_.stores.values() if isinstance(found, TunableStore)]

@@ -1,10 +1,11 @@
 """What commands share: their options, checks before the work begins, what people see, and how a command is stopped."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich import box
@@ -18,6 +19,7 @@ from knn_ue.storage import check_replaceable
 from knn_ue.tasks import TASKS, task_name
 
 if TYPE_CHECKING:
+    from knn_ue.data.columns import ColumnNames
     from knn_ue.encoding import Encoder
     from knn_ue.evaluation import Evaluation
 
@@ -87,6 +89,30 @@ Domain = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Domain whose scores to give; 'general' is without any (default: as adapted)."),
 ]
+TopK = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="K", help="Also give the K most likely labels with their calibrated probabilities."),
+]
+_COLUMN_HELP = "The column of the {}, where it is not called so."
+
+
+def _column(key: str, what: str) -> Any:
+    return typer.Option(f"--{key}-column", metavar="C", help=_COLUMN_HELP.format(what), rich_help_panel="Columns")
+
+
+TextName = Annotated[str | None, _column("text", "text")]
+LabelName = Annotated[str | None, _column("label", "label")]
+PremiseName = Annotated[str | None, _column("premise", "premise")]
+HypothesisName = Annotated[str | None, _column("hypothesis", "hypothesis")]
+TokensName = Annotated[str | None, _column("tokens", "words")]
+TagsName = Annotated[str | None, _column("tags", "tags")]
+
+
+def given_columns(**names: str | None) -> "ColumnNames":
+    """Return the columns that were named."""
+    return cast("ColumnNames", {key: name for key, name in names.items() if name is not None})
+
+
 Top = Annotated[int, typer.Option(min=0, metavar="N", help="How many neighbors to give with each answer.")]
 
 
@@ -109,6 +135,7 @@ def check_writable(out: Path) -> None:
         raise StorageError(f"{out} cannot be written, since {nearest} does not allow it: choose another folder")
 
 
+_LOG_SECONDS = 60.0
 _WIDEST = 1000  # columns; no table of ours is wider
 
 # (what is being done, how much of it, of how much or None)
@@ -117,10 +144,13 @@ Report = Callable[[str, int, int | None], None]
 
 @contextmanager
 def progress_bars() -> Iterator[Report]:
-    """Yield what draws a bar for each kind of work, on stderr and only if a person is watching."""
+    """Yield what shows progress on stderr: a bar for each kind of work in a terminal, a line per minute in a log."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _LogLines()
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with Progress(*columns, console=console, transient=True) as bars:
         started: dict[str, TaskID] = {}
 
         def report(name: str, done: int, total: int | None) -> None:
@@ -129,6 +159,19 @@ def progress_bars() -> Iterator[Report]:
             bars.update(started[name], completed=done, total=total)
 
         yield report
+
+
+class _LogLines:
+    """Says how far the work is, at most once a minute: a log that stays silent looks like a process that hangs."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, name: str, done: int, total: int | None) -> None:
+        if time.monotonic() - self._last < _LOG_SECONDS:
+            return
+        self._last = time.monotonic()
+        say(f"{name}: {done}" if total is None else f"{name}: {done} of {total}")
 
 
 def say(sentence: str) -> None:

@@ -2,22 +2,48 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from knn_ue.cli.options import AbstainBelow, AsJson, Device, Domain, Overwrite, Top, Ue, cut_note, progress_bars, say
+from knn_ue.cli.options import (
+    AbstainBelow,
+    AsJson,
+    Device,
+    Domain,
+    HypothesisName,
+    Overwrite,
+    PremiseName,
+    TextName,
+    TokensName,
+    Top,
+    TopK,
+    Ue,
+    cut_note,
+    progress_bars,
+    say,
+)
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from knn_ue.answers import AnyAnswer
     from knn_ue.cli.answer_file import AnswerFile
     from knn_ue.data import Row
     from knn_ue.pipeline import UncertaintyPipeline
 
+    Ask = Callable[[Iterator[Row]], Iterator[AnyAnswer]]
+
 _FLUSH_SECONDS = 1.0
+
+
+def _stop_or_skip(value: str) -> str:
+    if value not in ("stop", "skip"):
+        raise typer.BadParameter(f"{value!r} is not stop or skip")
+    return value
 
 
 def predict(
@@ -26,11 +52,24 @@ def predict(
         str, typer.Option("--input", metavar="F", help="The texts to answer; labels in the file are ignored.")
     ],
     output: Annotated[
-        Path, typer.Option(metavar="F", help="The file to write the answers to, one JSON line per text.")
+        Path, typer.Option(metavar="F", help="The file to write the answers to: .jsonl, .csv or .parquet.")
     ],
     abstain_below: AbstainBelow = None,
     top: Top = 5,
     domain: Domain = None,
+    top_k: TopK = None,
+    on_error: Annotated[
+        str,
+        typer.Option(
+            metavar="stop|skip",
+            callback=_stop_or_skip,
+            help="What to do about a row that cannot be read.",
+        ),
+    ] = "stop",
+    text_column: TextName = None,
+    premise_column: PremiseName = None,
+    hypothesis_column: HypothesisName = None,
+    tokens_column: TokensName = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
     device: Device = "auto",
     overwrite: Overwrite = False,
@@ -40,12 +79,14 @@ def predict(
 
     A row may name its own domain in a field or column "domain"; --domain is for the others.
 
-    Until all rows are done the answers are in OUTPUT.part; after an interruption --resume continues from there.
+    Other columns of the input, such as an id, are passed on. Until all rows are done the answers are in OUTPUT.part, as
+    JSON lines; after an interruption --resume continues from there.
 
     Example: [bold]knn-ue predict ue --input new.jsonl --output answers.jsonl --abstain-below 0.8[/bold]
     """
     from knn_ue.cli.answer_file import AnswerFile
-    from knn_ue.data import read_rows
+    from knn_ue.data import Columns, Skipped, read_rows
+    from knn_ue.data.faults import stop
     from knn_ue.pipeline import UncertaintyPipeline
 
     began = time.monotonic()
@@ -54,23 +95,36 @@ def predict(
     if output.exists() and Path(input_rows).exists() and output.samefile(input_rows):
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
-    rows = read_rows(input_rows, pipe.task, labeled=False)
+    columns = Columns(text=text_column, premise=premise_column, hypothesis=hypothesis_column, tokens=tokens_column)
+    skipped = Skipped()
+    rows = read_rows(
+        input_rows,
+        pipe.task,
+        labeled=False,
+        columns=columns,
+        extras=True,
+        on_error=skipped if on_error == "skip" else stop,
+    )
+    ask = partial(pipe.predict_stream, abstain_below=abstain_below, top=top, top_k=top_k, domain=domain)
     n_cut = n_again = 0
     try:
         with answers.open(resume=resume) as file:
             if resume:
-                rows, n_again = _continue(answers, file, rows, pipe, abstain_below, top, domain)
+                rows, n_again = _continue(answers, file, rows, pipe, ask)
             n_resumed, n_cut = answers.n_lines, pipe.encoder.n_truncated  # the row asked twice counts once
-            _write_all(answers, file, rows, pipe, abstain_below, top, domain, n_again=n_again)
+            _write_all(answers, file, rows, ask, n_again=n_again)
     except BaseException:
         if answers.part.exists():
             say(f"knn-ue: the answers are kept in {answers.part}: continue with --resume")
         raise
     if as_json:
         done = {"output": str(output), "rows": answers.n_lines, "resumed": n_resumed, "abstained": answers.n_abstained}
+        done |= {"skipped": skipped.n_rows} if skipped.n_rows else {}
         done |= {"truncated": pipe.encoder.n_truncated - n_cut, "seconds": round(time.monotonic() - began, 1)}
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
+    if skipped.n_rows:
+        say(str(skipped))
     kept = f" ({n_resumed} of them from before)" if n_resumed else ""
     cut = cut_note(pipe.encoder, before=n_cut)
     seconds = time.monotonic() - began
@@ -82,16 +136,14 @@ def _continue(
     file: BinaryIO,
     rows: "Iterator[Row]",
     pipe: "UncertaintyPipeline",
-    abstain_below: float | None,
-    top: int,
-    domain: str | None,
+    ask: "Ask",
 ) -> "tuple[Iterator[Row], int]":
     """Return the rows to ask, and how many of them, at the front, have an answer that is kept.
 
     Those share a window with rows that have none. It is checked, if possible, that the last answer would be the same
     today.
     """
-    from knn_ue.cli.answer_file import input_of, same_answer
+    from knn_ue.cli.answer_file import passed_on, same_answer
 
     begun = _LastWindow(pipe)
     last, rows = answers.keep_complete(file, begun.passed_on(rows))
@@ -102,8 +154,8 @@ def _continue(
     if getattr(pipe.encoder.options, "passes", 1) > 1:
         return rows, len(again)  # dropout is drawn for a batch: a row asked alone gets another answer
     row, before = last
-    (answer,) = pipe([row], abstain_below=abstain_below, top=top, domain=domain)
-    if not same_answer(before, json.loads(json.dumps(input_of(row) | answer.to_dict()))):
+    (answer,) = ask(iter([row]))
+    if not same_answer(before, json.loads(json.dumps(passed_on(row, answer.to_dict())))):
         raise InvalidInputError(
             f"the last answer in {answers.part} is not what this folder says with these options: "
             "use those of the first run, or start again with --overwrite"
@@ -146,10 +198,7 @@ def _write_all(
     answers: "AnswerFile",
     file: BinaryIO,
     rows: "Iterator[Row]",
-    pipe: "UncertaintyPipeline",
-    abstain_below: float | None,
-    top: int,
-    domain: str | None,
+    ask: "Ask",
     *,
     n_again: int,
 ) -> None:
@@ -157,9 +206,7 @@ def _write_all(
     asked, kept = tee(rows)  # holds what the pipeline has read ahead, a bounded number of rows
     flushed = time.monotonic()
     with progress_bars() as progress:
-        answered = zip(
-            kept, pipe.predict_stream(asked, abstain_below=abstain_below, top=top, domain=domain), strict=True
-        )
+        answered = zip(kept, ask(asked), strict=True)
         for row, answer in islice(answered, n_again, None):
             answers.write(file, row, answer.to_dict())
             if time.monotonic() - flushed > _FLUSH_SECONDS:

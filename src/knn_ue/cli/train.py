@@ -12,10 +12,17 @@ from knn_ue.cli.options import (
     TASK_METAVAR,
     AsJson,
     Device,
+    HypothesisName,
+    LabelName,
     Method,
     Overwrite,
+    PremiseName,
     Report,
+    TagsName,
+    TextName,
+    TokensName,
     TrainRows,
+    given_columns,
     known_task,
     progress_bars,
     say,
@@ -46,6 +53,12 @@ def train(
     fast: Annotated[
         bool, typer.Option("--fast", help="For CPUs: half the layers frozen, higher learning rate.")
     ] = False,
+    text_column: TextName = None,
+    label_column: LabelName = None,
+    premise_column: PremiseName = None,
+    hypothesis_column: HypothesisName = None,
+    tokens_column: TokensName = None,
+    tags_column: TagsName = None,
     device: Device = "auto",
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="At most so many steps.")] = None,
@@ -72,18 +85,26 @@ def train(
 
     Example: [bold]knn-ue train --task text --encoder minilm --train a.csv --validation b.csv --out model --fast[/bold]
     """
-    from knn_ue.data import read_rows
+    from knn_ue.data import Columns, read_rows
     from knn_ue.methods import METHODS
     from knn_ue.training import TrainingOptions
     from knn_ue.training.finetune import finetune
 
+    columns = given_columns(
+        text=text_column,
+        label=label_column,
+        premise=premise_column,
+        hypothesis=hypothesis_column,
+        tokens=tokens_column,
+        tags=tags_column,
+    )
     training = METHODS[method].training().with_options(_settings(settings or []))
     options = TrainingOptions.fast(seed=seed) if fast else TrainingOptions(seed=seed)
     given = {"epochs": epochs, "max_steps": max_steps, "batch_size": batch_size, "learning_rate": learning_rate}
     given["max_length"] = max_length
     options = replace(options, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-    rows = list(read_rows(train_rows, task))
-    watched = list(read_rows(validation, task))
+    rows = list(read_rows(train_rows, task, columns=Columns(**columns)))
+    watched = list(read_rows(validation, task, columns=Columns(**columns)))
     watched = watched if all_validation else _first_half(watched)
     with progress_bars() as bars:
         result = finetune(

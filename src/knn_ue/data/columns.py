@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import TypedDict
 
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
@@ -16,6 +17,17 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
     "label": ("label", "labels", "sentiment", "intent", "gold_label", "class", "category", "target", "y"),
     "tags": ("ner_tags", "tags", "ner", "labels"),
 }
+
+
+class ColumnNames(TypedDict, total=False):
+    """The keyword arguments that name columns."""
+
+    text: str
+    label: str
+    premise: str
+    hypothesis: str
+    tokens: str
+    tags: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,16 +59,17 @@ def read_table(
 def _find_delimiter(
     lines: Iterator[tuple[Place, str]], delimiters: str, needed: Mapping[str, str]
 ) -> tuple[str, Iterator[tuple[Place, str]]]:
-    """Return the delimiter with which the first line names the most columns that are needed, and all lines."""
+    """Return the delimiter with which the first line names the most columns, needed ones above all, and all lines."""
     read: list[tuple[Place, str]] = []
     for place, line in lines:
         read.append((place, line))
         if line.strip():
             break
 
-    def n_found(delimiter: str) -> int:
+    def n_found(delimiter: str) -> tuple[int, int]:
         header = next(csv.reader([read[-1][1]], delimiter=delimiter), []) if read else []
-        return len({name.strip().casefold() for name in header} & {name.casefold() for name in needed.values()})
+        found = {name.strip().casefold() for name in header} & {name.casefold() for name in needed.values()}
+        return len(found), len(header)
 
     return max(delimiters, key=n_found), chain(read, lines)
 

@@ -13,7 +13,7 @@ from knn_ue.decisions.contract import decide
 from knn_ue.encoding import Example
 from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
-from knn_ue.pipeline.entity_answers import sentence_answers
+from knn_ue.pipeline.entity_answers import most_likely, sentence_answers
 from knn_ue.pipeline.fitted import class_names, nearest
 from knn_ue.types import Outputs
 
@@ -28,9 +28,10 @@ def answer_examples(
     decisions: Sequence[Decision] = (),
     abstain_below: AbstainBelow = None,
     top: int,
+    top_k: int | None = None,
     found: Found | None = None,
 ) -> list[AnyAnswer]:
-    """Return the answer to each example, in order.
+    """Return the answer to each example, in order; with `top_k`, the probabilities of that many labels.
 
     `found` is what the calibrator's `search` returned for `outputs`; without it there is one search here.
     """
@@ -38,8 +39,14 @@ def answer_examples(
     if found is None:
         found = calibrator.search(outputs)
     if outputs.groups is None:
-        return [*_text_answers(outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top)]
-    return [*sentence_answers(examples, outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top)]
+        return [
+            *_text_answers(outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top, top_k=top_k)
+        ]
+    return [
+        *sentence_answers(
+            examples, outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top, top_k=top_k
+        )
+    ]
 
 
 def check_abstain_below(value: float | None) -> None:
@@ -96,6 +103,7 @@ def _text_answers(
     decisions: Sequence[Decision],
     abstain_below: Sequence[float | None],
     top: int,
+    top_k: int | None,
 ) -> list[Answer]:
     names = class_names(outputs)
     prediction = calibrator.predict(outputs, found=found)
@@ -104,6 +112,7 @@ def _text_answers(
     )
     decided = decide(scored, decisions, abstain_below)
     near = nearest(calibrator, found, prediction.predicted, names=names, top=top)
+    likely = most_likely(prediction.probs, names, top_k)
     answers = []
     for row, predicted in enumerate(prediction.predicted.tolist()):
         label, would_be = decided[row].about(names[predicted])
@@ -114,6 +123,7 @@ def _text_answers(
                 raw_score=float(prediction.raw_confidence[row]),
                 abstained=decided[row].abstained,
                 would_be=would_be,
+                probabilities=likely[row],
                 decisions=decided[row].fields,
                 neighbors=near[row],
             )

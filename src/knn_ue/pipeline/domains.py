@@ -112,6 +112,7 @@ def answer_in_domains(
     base: Calibrator | None = None,
     abstain_below: AbstainBelow = None,
     top: int,
+    top_k: int | None = None,
     found: Found | None = None,
 ) -> list[AnyAnswer]:
     """Return the answer to each example, in order, with the scores of the domain it asks for; one search for all."""
@@ -131,6 +132,7 @@ def answer_in_domains(
             decisions=fitted.decisions,
             abstain_below=[limits[number] for number in chosen],
             top=top,
+            top_k=top_k,
             found=found if len(names) == 1 else take_found(found, rows),
         )
         shown = name or (DEFAULT if DEFAULT in fitted.domains else None)

@@ -1,7 +1,7 @@
 """Tagged sentences -> answers and explanations: the words, the entities they form, and what may have been missed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 
 from knn_ue import metrics
 from knn_ue.answers import Entity, EntityExplanation, MissedEntity, SentenceAnswer, SentenceExplanation, Word
+from knn_ue.arrays import FloatArray
 from knn_ue.calibrators.contract import Calibrator, Found, TaggedAnswer
 from knn_ue.decisions import Decision, Scored
 from knn_ue.decisions.contract import Decided, decide
@@ -27,6 +28,7 @@ def sentence_answers(
     decisions: Sequence[Decision],
     abstain_below: Sequence[float | None],
     top: int,
+    top_k: int | None = None,
 ) -> list[SentenceAnswer]:
     """Return the answer to each sentence, in order; one without words has no words and no entities.
 
@@ -56,13 +58,14 @@ def sentence_answers(
     n_decided = [len(own) if whole else len(example.parts) for own, example in zip(entities, examples, strict=True)]
     limits = [least for least, n in zip(abstain_below, n_decided, strict=True) for _ in range(n)]
     decided = iter(decide(scored, decisions, limits))
+    likely = most_likely(prediction.probs, names, top_k)
     answers = []
     for number, (example, first) in enumerate(zip(examples, _first_rows(examples), strict=True)):
         mine = [next(decided) for _ in range(n_decided[number])]
         given = [_decided_entity(*pair) for pair in zip(entities[number], mine, strict=True)] if whole else []
         by_word = _of_words(given, len(example.parts)) if whole else mine
         rows = range(first, first + len(example.parts))
-        words = [_word(*parts, prediction, names) for parts in zip(example.parts, rows, by_word, strict=True)]
+        words = [_word(*parts, prediction, names, likely) for parts in zip(example.parts, rows, by_word, strict=True)]
         answers.append(SentenceAnswer(words=tuple(words), entities=tuple(given), **of_sentence[number]))
     return answers
 
@@ -164,7 +167,24 @@ def _of_words(entities: Sequence[Entity], n_words: int) -> list[Decided]:
     return [Decided(abstained=place in inside, fields=None) for place in range(n_words)]
 
 
-def _word(word: str, row: int, decided: Decided, prediction: Prediction, names: Sequence[str]) -> Word:
+def most_likely(probs: FloatArray, names: Sequence[str], top_k: int | None) -> Sequence[dict[str, float] | None]:
+    """Return the `top_k` most likely labels of each row with their probabilities, None where `top_k` is None."""
+    if top_k is None:
+        return [None] * len(probs)
+    order = np.argsort(-probs, axis=1, kind="stable")[:, :top_k]
+    return [
+        {names[column]: float(row[column]) for column in columns} for row, columns in zip(probs, order, strict=True)
+    ]
+
+
+def _word(
+    word: str,
+    row: int,
+    decided: Decided,
+    prediction: Prediction,
+    names: Sequence[str],
+    likely: Sequence[Mapping[str, float] | None],
+) -> Word:
     tag, would_be = decided.about(names[prediction.predicted[row]])
     return Word(
         word=word,
@@ -173,6 +193,7 @@ def _word(word: str, row: int, decided: Decided, prediction: Prediction, names: 
         raw_score=float(prediction.raw_confidence[row]),
         abstained=decided.abstained,
         would_be=would_be,
+        probabilities=likely[row],
         decisions=decided.fields,
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, check_choice, check_positive
 from knn_ue.calibrators import Calibrator, Found, take_found
+from knn_ue.data import Columns
 from knn_ue.data.splits import half_of
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding.contract import Encoder, EncoderOptions
@@ -140,10 +141,11 @@ def fit_rows(
     validation_rows: Rows | Outputs,
     options: FitOptions,
     progress: Progress | None,
+    columns: Columns | None = None,
 ) -> Fitted:
     """Encode both sets, make the calibrator of the method, fit it and choose the threshold."""
-    train = _checked(encoder, train_rows, name="training")
-    validation = _checked(encoder, validation_rows, name="validation")
+    train = _checked(encoder, train_rows, columns, name="training")
+    validation = _checked(encoder, validation_rows, columns, name="validation")
     _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
     if not isinstance(train, Outputs) and options.store is None:
         check_index_of(options.method, options.index, encoder.encode([]))
@@ -251,9 +253,9 @@ def stage(progress: Progress | None, name: str) -> Step | None:
     return None if progress is None else lambda done, total: progress(name, done, total)
 
 
-def _checked(encoder: Encoder, rows: Rows | Outputs, *, name: str) -> list[Example] | Outputs:
+def _checked(encoder: Encoder, rows: Rows | Outputs, columns: Columns | None, *, name: str) -> list[Example] | Outputs:
     if not isinstance(rows, Outputs):
-        return labeled_examples(rows, encoder.task, encoder.class_names, name=name)
+        return labeled_examples(rows, encoder.task, encoder.class_names, name=name, columns=columns)
     rows.require_labels(f"the {name} set of fit")
     if rows.n_classes != len(encoder.class_names):
         raise InvalidInputError(

@@ -3,11 +3,12 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators import Calibrator
+from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import Encoder, Example, Pooling
 from knn_ue.encoding.inputs import windows
@@ -118,6 +119,7 @@ class UncertaintyPipeline(WithDomains):
         decisions: Sequence[Decision] = (),
         seed: int = 0,
         progress: Progress | None = None,
+        **columns: Unpack[ColumnNames],
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
 
@@ -128,6 +130,8 @@ class UncertaintyPipeline(WithDomains):
 
         Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times;
         mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
+        `columns` names the ones to read of files, frames and data sets where they are not called as our keys are:
+        `fit(train, validation, text="review", label="sentiment")`.
         `progress` is called with "training" or "validation", the rows done and the rows in all.
 
         With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
@@ -151,7 +155,7 @@ class UncertaintyPipeline(WithDomains):
         encoder = encoder_for(self.encoder, self._user_options, method)
         if isinstance(train_rows, Outputs) or isinstance(validation_rows, Outputs):
             check_outputs(self.encoder.options, encoder.options, method)
-        self.fitted_ = fit_rows(encoder, train_rows, validation_rows, options, progress)
+        self.fitted_ = fit_rows(encoder, train_rows, validation_rows, options, progress, Columns(**columns))
         self.encoder, self._calibrator_folder = encoder, None
         threshold = self.threshold_
         if threshold is not None and not threshold.found:
@@ -159,9 +163,19 @@ class UncertaintyPipeline(WithDomains):
         return self
 
     def __call__(
-        self, inputs: object, *, abstain_below: float | None = None, top: int = 5, domain: str | None = None
+        self,
+        inputs: object,
+        *,
+        abstain_below: float | None = None,
+        top: int = 5,
+        top_k: int | None = None,
+        domain: str | None = None,
+        **columns: Unpack[ColumnNames],
     ) -> list[AnyAnswer]:
         """Return an answer for each input; a string, dict, record or tuple is one input, a list holds many.
+
+        So does a DataFrame or a `datasets.Dataset`; `columns` names the ones to read where they are not called as our
+        keys are: `pipe(frame, text="review")`. With `top_k` each answer has the `probabilities` of that many labels.
 
         Texts and pairs give `Answer`, tagged sentences `SentenceAnswer`; see `knn_ue.answers` for their fields.
         `to_dict()` is the JSON that the command line and the server give. `neighbors` are the `top` nearest training
@@ -172,19 +186,35 @@ class UncertaintyPipeline(WithDomains):
         with all their words; where tags are not IOB2, words do. Scores are those of the `domain` (see `adapt`), or of
         the one that an input names itself.
         """
-        return list(self._answers(input_examples(inputs, self.task), abstain_below, top, domain))
+        examples = input_examples(inputs, self.task, Columns(**columns))
+        return list(self._answers(examples, abstain_below, top, top_k, domain))
 
     def predict_stream(
-        self, rows: Rows, *, abstain_below: float | None = None, top: int = 5, domain: str | None = None
+        self,
+        rows: Rows,
+        *,
+        abstain_below: float | None = None,
+        top: int = 5,
+        top_k: int | None = None,
+        domain: str | None = None,
+        **columns: Unpack[ColumnNames],
     ) -> Iterator[AnyAnswer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
-        return self._answers(iter_examples(rows, self.task, labeled=False), abstain_below, top, domain)
+        examples = iter_examples(rows, self.task, labeled=False, columns=Columns(**columns))
+        return self._answers(examples, abstain_below, top, top_k, domain)
 
-    def outputs(self, rows: Rows | Outputs, *, with_labels: bool = True, progress: Progress | None = None) -> Outputs:
+    def outputs(
+        self,
+        rows: Rows | Outputs,
+        *,
+        with_labels: bool = True,
+        progress: Progress | None = None,
+        **columns: Unpack[ColumnNames],
+    ) -> Outputs:
         """Return what the model says about the rows, with labels where they have them; `Outputs` are passed on."""
         if isinstance(rows, Outputs):
             return rows
-        examples = list(iter_examples(rows, self.task, labeled=with_labels))
+        examples = list(iter_examples(rows, self.task, labeled=with_labels, columns=Columns(**columns)))
         return self.encoder.encode(examples, with_labels=with_labels, progress=stage(progress, "test"))
 
     def evaluate(
@@ -197,17 +227,19 @@ class UncertaintyPipeline(WithDomains):
         level: float = 0.95,
         seed: int = 0,
         domain: str | None = None,
+        **columns: Unpack[ColumnNames],
     ) -> Evaluation:
         """Return every metric on labeled rows, the method beside the raw model; see `knn_ue.evaluate`.
 
         With a `domain` it is measured as it answers there.
 
-        An out-of-domain set in which every row has a label that the model knows is measured too; any other one is
-        only told apart from `rows` by its confidence.
+        An out-of-domain set in which every row has a label that the model knows is measured too; for any other one only
+        OOD metrics are reported.
         """
-        test = rows if isinstance(rows, Outputs) else self._labeled_outputs(rows)
+        named = Columns(**columns)
+        test = rows if isinstance(rows, Outputs) else self._labeled_outputs(rows, named)
         sets = out_of_domain if isinstance(out_of_domain, Mapping) else {"out_of_domain": out_of_domain}
-        elsewhere = {name: self._maybe_labeled(found) for name, found in sets.items() if found is not None}
+        elsewhere = {name: self._maybe_labeled(found, named) for name, found in sets.items() if found is not None}
         return evaluate(
             {self.method_: calibrator_of(self._ready(), domain)},
             test,
@@ -335,27 +367,38 @@ class UncertaintyPipeline(WithDomains):
         return self.fitted_
 
     def _answers(
-        self, examples: Iterator[Example], abstain_below: float | None, top: int, domain: str | None
+        self, examples: Iterator[Example], abstain_below: float | None, top: int, top_k: int | None, domain: str | None
     ) -> Iterator[AnyAnswer]:
         fitted = self._ready()
         check_abstain_below(abstain_below)
         if top:
             check_positive(top, "top")
+        if top_k is not None:
+            check_positive(top_k, "top_k")
         asked_domains(fitted, [], domain)
-        return self._answer_windows(examples, fitted, abstain_below, top, domain)
+        return self._answer_windows(examples, fitted, abstain_below, top, top_k, domain)
 
     def _answer_windows(
-        self, examples: Iterable[Example], fitted: Fitted, abstain_below: float | None, top: int, domain: str | None
+        self,
+        examples: Iterable[Example],
+        fitted: Fitted,
+        abstain_below: float | None,
+        top: int,
+        top_k: int | None,
+        domain: str | None,
     ) -> Iterator[AnyAnswer]:
         for window in windows(examples, batch_size=self.encoder.options.batch_size):
             outputs = self.encoder.encode(window, with_labels=False)
-            yield from answer_in_domains(window, outputs, fitted, domain=domain, abstain_below=abstain_below, top=top)
+            yield from answer_in_domains(
+                window, outputs, fitted, domain=domain, abstain_below=abstain_below, top=top, top_k=top_k
+            )
 
-    def _labeled_outputs(self, rows: Rows) -> Outputs:
-        return self.encoder.encode(labeled_examples(rows, self.task, self.class_names, name="test"))
+    def _labeled_outputs(self, rows: Rows, columns: Columns) -> Outputs:
+        examples = labeled_examples(rows, self.task, self.class_names, name="test", columns=columns)
+        return self.encoder.encode(examples)
 
-    def _maybe_labeled(self, rows: Rows | Outputs) -> Outputs:
+    def _maybe_labeled(self, rows: Rows | Outputs, columns: Columns) -> Outputs:
         if isinstance(rows, Outputs):
             return rows
-        examples, reason = maybe_labeled_examples(rows, self.task, self.class_names)
+        examples, reason = maybe_labeled_examples(rows, self.task, self.class_names, columns=columns)
         return self.encoder.encode(examples, with_labels=reason is None)

@@ -219,7 +219,14 @@ async def _ask(service: Service, request: Request, body: PredictRequest | Explai
         )
     note(request.scope, n_items=len(examples))
     asked_domains(service.served.pipe.fitted_, examples, body.domain)
-    work = Work(kind=kind, examples=examples, top=body.top, abstain_below=body.abstain_below, domain=body.domain)
+    work = Work(
+        kind=kind,
+        examples=examples,
+        top=body.top,
+        top_k=body.top_k,
+        abstain_below=body.abstain_below,
+        domain=body.domain,
+    )
     return await _unless_gone(request, service.answer(work))
 
 

@@ -126,6 +126,7 @@ class _Asked(_Sent):
         examples=["a warm and funny film"],
     )
     top: int = Field(TOP, ge=0, le=MAX_TOP, description="How many of the nearest training examples to give with each.")
+    top_k: int | None = Field(None, ge=1, description="Also give the probabilities of this many labels.")
     abstain_below: float | None = Field(
         None, ge=0, le=1, allow_inf_nan=False, description="Abstain below this score; default: the fitted threshold."
     )

@@ -1,8 +1,8 @@
 """One batch of many requests through the model: encode once, search once, and cut the results apart."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ class Work:
     kind: Kind
     examples: Sequence[Example]
     top: int = 0
+    top_k: int | None = None
     abstain_below: float | None = None
     domain: str | None = None
 
@@ -83,6 +84,7 @@ def _answer(
         base=calibrator,
         abstain_below=[works[number].abstain_below for number in asked for _ in works[number].examples],
         top=max(works[number].top for number in asked),
+        top_k=max((works[number].top_k or 0 for number in asked), default=0) or None,
         found=found,
     )
     neighbors = shown_neighbors(found)
@@ -93,7 +95,7 @@ def _answer(
     first_answer = first_row = 0
     for number in asked:
         work = works[number]
-        mine = [_with_top(answer, work.top) for answer in answers[first_answer : first_answer + len(work.examples)]]
+        mine = [_as_asked(answer, work) for answer in answers[first_answer : first_answer + len(work.examples)]]
         part = slice(first_row, first_row + cuts[number + 1] - cuts[number])
         first_answer, first_row = first_answer + len(work.examples), part.stop
         taken = wanted.take(part)
@@ -161,9 +163,15 @@ def _by_example(rows: list[Why], examples: Sequence[Example], *, tagging: bool) 
     return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _with_top(answer: AnyAnswer, top: int) -> AnyAnswer:
-    """Return the answer with as many neighbors as its own request asked for."""
+def _as_asked(answer: AnyAnswer, work: Work) -> AnyAnswer:
+    """Return the answer with as many neighbors and labels as its own request asked for."""
     if isinstance(answer, SentenceAnswer):
-        entities = tuple(replace(entity, neighbors=entity.neighbors[:top]) for entity in answer.entities)
-        return replace(answer, entities=entities)
-    return replace(answer, neighbors=answer.neighbors[:top])
+        entities = tuple(replace(entity, neighbors=entity.neighbors[: work.top]) for entity in answer.entities)
+        words = tuple(replace(word, probabilities=_likely(word.probabilities, work.top_k)) for word in answer.words)
+        return replace(answer, entities=entities, words=words)
+    likely = _likely(answer.probabilities, work.top_k)
+    return replace(answer, neighbors=answer.neighbors[: work.top], probabilities=likely)
+
+
+def _likely(probabilities: Mapping[str, float] | None, top_k: int | None) -> dict[str, float] | None:
+    return None if probabilities is None or top_k is None else dict(islice(probabilities.items(), top_k))
