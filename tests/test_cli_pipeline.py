@@ -348,7 +348,10 @@ def test_explain_refuses_half_a_pair(files):
 
 @pytest.mark.parametrize(
     ("row", "reason"),
-    [({"text": "odd", "label": "posi"}, "line 2 has the label 'posi'"), ({"text": "odd"}, "line 2: the key 'label' is")],
+    [
+        ({"text": "odd", "label": "posi"}, "line 2 has the label 'posi'"),
+        ({"text": "odd"}, "line 2: the key 'label' is"),
+    ],
 )
 def test_evaluate_says_why_an_out_of_domain_set_is_not_measured(text, tmp_path, row, reason):
     far = write_rows(tmp_path / "far.jsonl", [{"text": "fine", "label": "pos"}, row])

@@ -40,8 +40,7 @@ class Answer(Plain):
 
     Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
     that other decisions add (see `knn_ue.decisions`). `domain` is the domain whose scale the score has; None where
-    there is none. `probabilities` are those of the `top_k` most likely labels, the most likely first, where they were asked
-    for.
+    there is none. `probabilities` are those of the `top_k` most likely labels, where they were asked for.
     """
 
     label: str | None

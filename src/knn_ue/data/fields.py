@@ -73,8 +73,8 @@ def tokens_and_tags(fields: Fields, *, labeled: bool) -> tuple[tuple[str, ...], 
 def origin_of(record: Record, place: Place, *, labeled: bool, extra: Record | None) -> dict[str, Any]:
     """Return what a row knows beside its content: its place, the columns that are passed on, and the optional keys.
 
-    Those are the `domain` and, with labels, the `sample_weight`; empty ones are left out. A domain is a name: many files
-    have a column of that name that holds something else, which is no error.
+    Those are the `domain` and, with labels, the `sample_weight`; empty ones are left out. A domain is a name: many
+    files have a column of that name that holds something else, which is no error.
     """
     found: dict[str, Any] = {"place": place, "extra": extra}
     if isinstance(record.get("domain"), str) and record["domain"].strip():

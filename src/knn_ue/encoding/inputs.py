@@ -34,9 +34,8 @@ _WINDOW_CHARACTERS = 1 << 22
 class Example:
     """One row, ready to be tokenized: `parts` is (text,), (premise, hypothesis) or the words of a sentence.
 
-    `labels` is None, (label,) or one tag per word. `domain` names the domain whose scores it asks for; `sample_weight` is
-    what its label counts where rows were drawn unevenly. The model sees neither. `place`
-    is where it was read, for messages.
+    `labels` is None, (label,) or one tag per word. `domain` names the domain whose scores it asks for; `sample_weight`
+    is what its label counts where rows were drawn unevenly; `place` is where it was read. The model sees none of them.
     """
 
     parts: tuple[str, ...]

@@ -237,12 +237,13 @@ class UncertaintyPipeline(WithDomains):
         OOD metrics are reported.
         """
         named = Columns(**columns)
-        test = rows if isinstance(rows, Outputs) else self._labeled_outputs(rows, named)
+        if not isinstance(rows, Outputs):
+            rows = self.encoder.encode(labeled_examples(rows, self.task, self.class_names, name="test", columns=named))
         sets = out_of_domain if isinstance(out_of_domain, Mapping) else {"out_of_domain": out_of_domain}
         elsewhere = {name: self._maybe_labeled(found, named) for name, found in sets.items() if found is not None}
         return evaluate(
             {self.method_: calibrator_of(self._ready(), domain)},
-            test,
+            rows,
             out_of_domain=elsewhere or None,
             n_bins=n_bins,
             n_bootstrap=n_bootstrap,
@@ -392,10 +393,6 @@ class UncertaintyPipeline(WithDomains):
             yield from answer_in_domains(
                 window, outputs, fitted, domain=domain, abstain_below=abstain_below, top=top, top_k=top_k
             )
-
-    def _labeled_outputs(self, rows: Rows, columns: Columns) -> Outputs:
-        examples = labeled_examples(rows, self.task, self.class_names, name="test", columns=columns)
-        return self.encoder.encode(examples)
 
     def _maybe_labeled(self, rows: Rows | Outputs, columns: Columns) -> Outputs:
         if isinstance(rows, Outputs):
