@@ -130,8 +130,7 @@ class UncertaintyPipeline(WithDomains):
 
         Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times;
         mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
-        `columns` names the ones to read of files, frames and data sets where they are not called as our keys are:
-        `fit(train, validation, text="review", label="sentiment")`.
+        `columns` name those of files and frames that are not called as our keys are (text="review", label="stars").
         `progress` is called with "training" or "validation", the rows done and the rows in all.
 
         With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
