@@ -18,8 +18,6 @@ from numbers import Integral
 import numpy as np
 
 from knn_ue.arrays import IntArray
-from knn_ue.data.lines import Place
-from knn_ue.data.rows import Origin
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
 
@@ -42,7 +40,7 @@ class Example:
     labels: tuple[str, ...] | None = None
     domain: str | None = field(default=None, repr=False)
     sample_weight: float | None = field(default=None, repr=False)
-    place: Place | None = field(default=None, compare=False, repr=False)
+    place: object = field(default=None, compare=False, repr=False)
 
     def named(self, number: int) -> str:
         """Return what messages call it: its place where it was read from a file, else its number."""
@@ -112,7 +110,7 @@ def read_example(row: object, task: Task, number: int = 0) -> Example:
         raise InvalidInputError(
             f"row {number} has {len(parts)} words but {len(labels)} tags: give each word exactly one tag"
         )
-    place = row.place if isinstance(row, Origin) else None
+    place = None if isinstance(row, Mapping) else getattr(row, "place", None)
     return Example(parts, labels, _read_domain(row), _read_weight(row, number), place)
 
 
