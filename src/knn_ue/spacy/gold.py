@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from knn_ue.data import read_rows
+from knn_ue.data.faults import stop
+from knn_ue.data.json_files import read_json
 from knn_ue.data.limits import default_limits
 from knn_ue.data.lines import Place, check_file
-from knn_ue.data.readers import JSON_LINES, read_json_lines
+from knn_ue.data.readers import JSON_FILES
 from knn_ue.data.rows import TaggedRow
 from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import extract_entities
@@ -27,10 +29,10 @@ def read_examples(nlp: Any, source: str | Path) -> list[Any]:
     path = Path(source)
     if path.suffix == ".spacy":
         return list(_read_doc_bin(nlp, path))
-    if path.name.removesuffix(".gz").endswith(JSON_LINES) and path.is_file():
-        first = next(iter(read_json_lines(path, default_limits())), None)
+    if path.name.removesuffix(".gz").endswith(JSON_FILES) and path.is_file():
+        first = next(iter(read_json(path, default_limits(), stop)), None)
         if first is not None and "text" in first[1] and "tokens" not in first[1]:
-            return [_from_offsets(nlp, record, place) for place, record in read_json_lines(path, default_limits())]
+            return [_from_offsets(nlp, record, place) for place, record in read_json(path, default_limits(), stop)]
     return [_from_tags(nlp, row) for row in read_rows(str(source), "ner")]
 
 
