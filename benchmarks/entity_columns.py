@@ -10,8 +10,8 @@ from knn_ue.entities import INGREDIENTS, Spans, TagSet, find_entities
 from knn_ue.entities.evidence import find_usual, gather_evidence, log_odds, relative_distance
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.model import GUESS
-from knn_ue.stores import Datastore
-from knn_ue.types import Neighbors, NeighborSearch, Outputs
+from knn_ue.stores import Datastore, NeighborStore
+from knn_ue.types import Neighbors, Outputs
 
 _HELD_OUT_NEIGHBORS = 64
 _HELD_OUT_COUNTED = 16
@@ -82,7 +82,7 @@ class FittedDesign:
 class Columns:
     """Makes the columns of any outputs, given the training store and the validation outputs."""
 
-    def __init__(self, store: NeighborSearch, validation: Outputs, n_neighbors: int = 32) -> None:
+    def __init__(self, store: NeighborStore, validation: Outputs, n_neighbors: int = 32) -> None:
         self.store, self.validation, self.n_neighbors = store, validation, n_neighbors
         spans = find_entities(validation, validation.predicted)
         self.spans, self.near = spans, self.search(validation)

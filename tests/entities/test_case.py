@@ -53,6 +53,8 @@ def test_the_case_of_words_equals_that_of_loops(sentences):
         ("in New York it rains", "O O B-PER I-PER O", [0], [0]),  # careless
         ("Ask @ ana now", "O B-PER I-PER O", [0], [0]),
         ("Ask #ana now", "O B-PER O", [0], [0]),
+        ("Ask @ ana now", "O O B-PER O", [0], [1]),  # cut from its mark
+        ("ask ana @ home", "O B-PER O O", [0], [0]),  # the mark belongs to what follows
         ("Ask 1811 now", "O B-PER O", [0], [0]),
     ],
 )

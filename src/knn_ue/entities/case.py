@@ -21,12 +21,13 @@ class WordCase:
     """Which of n words are `small` (they start in lower case, and are no handle or topic) and which `capital`.
 
     Both are False outside sentences of usual case, whose words are `telling`. The first word with a letter is no
-    `capital`: it is one in every sentence.
+    `capital`: it is one in every sentence. A `mark` is a bare "@" or "#": what follows is the rest of a handle.
     """
 
     telling: BoolArray
     small: BoolArray
     capital: BoolArray
+    mark: BoolArray
 
     @classmethod
     def of(cls, words: Sequence[str], starts: Sequence[int]) -> "WordCase":
@@ -44,16 +45,19 @@ class WordCase:
                 for place in letters:
                     small[start + place] = sentence[place][0].islower() and not _is_handle(sentence, place)
                     capital[start + place] = sentence[place][0].isupper() and place > letters[0]
-        return cls(telling=telling, small=small, capital=capital)
+        mark = np.array([word in _HANDLE_MARKS for word in words], dtype=bool)
+        return cls(telling=telling, small=small, capital=capital, mark=mark)
 
     def small_end(self, spans: Spans) -> FloatArray:
         """Return 1 (m,) where the first or the last word of an entity is small, else 0."""
         return (self.small[spans.first] | self.small[spans.last]).astype(np.float64)
 
     def capital_beside(self, spans: Spans) -> FloatArray:
-        """Return 1 (m,) where a capital word of no entity stands right before or after an entity, else 0."""
-        free = np.where(self.capital & ~spans.covered, -1.0, 0.0)
-        return (np.minimum(spans.before(free), spans.after(free)) < 0).astype(np.float64)
+        """Return 1 (m,) where a capital of no entity stands right before or after it, or a mark before it, else 0."""
+        before, after = (
+            np.where(words & ~spans.covered, -1.0, 0.0) for words in (self.capital | self.mark, self.capital)
+        )
+        return (np.minimum(spans.before(before), spans.after(after)) < 0).astype(np.float64)
 
 
 def case_of(outputs: Outputs, spans: Spans) -> WordCase | None:

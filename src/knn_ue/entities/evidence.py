@@ -11,7 +11,8 @@ company    mean `link` of all entities of its sentence
 and, where the outputs have the words (see `knn_ue.entities.case`):
 
 small_end       1 if it begins or ends with a word in lower case, else 0
-capital_beside  1 if a capitalized word that is in no entity stands right beside it, else 0
+capital_beside  1 if a capitalized word that is in no entity stands right beside it, or a bare "@" or "#" right before
+                it: part of the name may be missing; else 0
 
 More distance and the last two lower the score, more of any other raises it. An entity is right only if both its ends
 are: that is why the words beside it say as much about it as its own. An entity right beside it is another matter than a

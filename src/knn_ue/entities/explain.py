@@ -20,7 +20,7 @@ _WORDS = {
     "agreement": ("neighbors of its type", "neighbors of other types"),
     "company": ("clear entities in its sentence", "unclear entities in its sentence"),
     "small_end": ("no lower-case word at its ends", "begins or ends in a lower-case word"),
-    "capital_beside": ("no capitalized word beside it", "a capitalized word stands right beside it"),
+    "capital_beside": ("no capitalized word beside it", "a capitalized word, @ or # stands right beside it"),
 }
 
 
