@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from knn_ue.encoding.pieces import batches_by_length, pad_pieces
 
 from knn_ue.data import PairRow, Row, TaggedRow, TextRow, read_rows
 from knn_ue.demo.minilm import model_folder
+from knn_ue.encoding.forward import batches_by_length, pad_pieces
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example, read_examples
 from knn_ue.tasks import Task

@@ -505,12 +505,18 @@ def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, t
 
 
 @pytest.mark.parametrize(
-    ("method", "stages"), [("temperature", {"validation"}), ("knn-ue", {"training", "validation"})]
+    ("method", "views", "stages"),
+    [
+        ("temperature", False, {"validation"}),
+        ("temperature", True, {"training", "validation"}),  # familiarity asks what the training data are like
+        ("knn-ue", False, {"training", "validation"}),
+    ],
 )
-def test_training_rows_are_encoded_only_where_the_method_reads_them(text, tiny_model, method, stages):
+def test_training_rows_are_encoded_only_where_someone_reads_them(text, tiny_model, method, views, stages):
     from knn_ue.pipeline import UncertaintyPipeline
 
-    pipe = UncertaintyPipeline.from_pretrained(tiny_model("bert", "text-classification"), "text-classification")
+    model = tiny_model("bert", "text-classification")
+    pipe = UncertaintyPipeline.from_pretrained(model, "text-classification", views=views)
     seen = set()
 
     pipe.fit(

@@ -38,6 +38,8 @@ class NeighborExample(Plain):
 class Answer(Plain):
     """The answer to a text or pair: the label, the calibrated score and the model's own (`raw_score`).
 
+    `familiarity` is the share of validation inputs at least as unlike the training data; where that is at or below the
+    false-alarm rate of the fit, the input is `unfamiliar`. Both are None where the encoder has no views.
     Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
     that other decisions add (see `knn_ue.decisions`). `domain` is the domain whose scale the score has; None where
     there is none. `probabilities` are those of the `top_k` most likely labels, where they were asked for.
@@ -51,6 +53,8 @@ class Answer(Plain):
     probabilities: Mapping[str, float] | None = None
     decisions: Mapping[str, Any] | None = None
     domain: str | None = None
+    familiarity: float | None = None
+    unfamiliar: bool | None = None
     neighbors: tuple[NeighborExample, ...]
 
 
@@ -74,7 +78,8 @@ class Entity(Plain):
 
     With the method knn-ue-entity `score` is the probability that type and span are right, and `raised_by` and
     `lowered_by` give the reasons. With any other method it is the product over the words, and there are no reasons.
-    `neighbors` are those of the first word.
+    `neighbors` are those of the first word. `familiarity` compares it with the entities predicted in the validation
+    sentences.
     """
 
     type: str | None
@@ -88,6 +93,8 @@ class Entity(Plain):
     decisions: Mapping[str, Any] | None = None
     raised_by: tuple[str, ...] | None = None
     lowered_by: tuple[str, ...] | None = None
+    familiarity: float | None = None
+    unfamiliar: bool | None = None
     neighbors: tuple[NeighborExample, ...]
 
 
@@ -118,6 +125,8 @@ class SentenceAnswer(Plain):
     none_missed: float | None = None
     missed: tuple[MissedEntity, ...] | None = None
     domain: str | None = None
+    familiarity: float | None = None
+    unfamiliar: bool | None = None
 
 
 AnyAnswer = Answer | SentenceAnswer
@@ -129,7 +138,7 @@ class Explanation(Plain):
 
     `weight` multiplies the logits; it is the sum of `distance_term` and `label_term`, which are compared with their
     medians on validation (`usual_...`). All are None where the method has none. `n_agreeing` of the `n_neighbors`
-    nearest examples have the predicted label.
+    nearest examples have the predicted label. `familiarity` and `unfamiliar` are as in `Answer`; words have none.
     """
 
     text: str | None
@@ -145,6 +154,8 @@ class Explanation(Plain):
     n_neighbors: int
     raised_by: tuple[str, ...]
     lowered_by: tuple[str, ...]
+    familiarity: float | None = None
+    unfamiliar: bool | None = None
     neighbors: tuple[NeighborExample, ...]
 
     def __str__(self) -> str:
@@ -152,6 +163,7 @@ class Explanation(Plain):
         if self.weight is not None and self.distance_term is not None and self.label_term is not None:
             parts = f"distance {self.distance_term:.3g} + label {self.label_term:.3g}"
             lines[0] += f" (weight {self.weight:.3g} = {parts})"
+        lines = [*_familiarity_lines(self.familiarity, self.unfamiliar), *lines]
         if self.text is not None:
             lines.insert(0, self.text)
         return "\n".join([*lines, *_reason_lines("weight ", self.raised_by, self.lowered_by), *_near(self.neighbors)])
@@ -176,11 +188,14 @@ class EntityExplanation(Plain):
     terms: Mapping[str, float]
     raised_by: tuple[str, ...]
     lowered_by: tuple[str, ...]
+    familiarity: float | None = None
+    unfamiliar: bool | None = None
     neighbors: tuple[NeighborExample, ...]
 
     def __str__(self) -> str:
         terms = ", ".join(f"{name} {term:+.2f}" for name, term in self.terms.items())
         lines = [f"{self.type}: {self.raw_score:.3f} -> {self.score:.3f} ({terms})"]
+        lines = [*_familiarity_lines(self.familiarity, self.unfamiliar), *lines]
         if self.text is not None:
             lines.insert(0, self.text)
         return "\n".join([*lines, *_reason_lines("", self.raised_by, self.lowered_by), *_near(self.neighbors)])
@@ -195,10 +210,23 @@ class SentenceExplanation(Plain):
     none_missed: float
     entities: tuple[EntityExplanation, ...]
     missed: tuple[MissedEntity, ...]
+    familiarity: float | None = None
+    unfamiliar: bool | None = None
 
     def __str__(self) -> str:
-        lines = [self.text, f"all entities right and none missed: {self.score:.3f}", *map(str, self.missed)]
+        known = _familiarity_lines(self.familiarity, self.unfamiliar)
+        lines = [self.text, *known, f"all entities right and none missed: {self.score:.3f}", *map(str, self.missed)]
         return "\n".join(lines + [line for entity in self.entities for line in ("", str(entity))])
+
+
+def _familiarity_lines(familiarity: float | None, unfamiliar: bool | None) -> list[str]:
+    if familiarity is None:
+        return []
+    if unfamiliar:
+        return [
+            f"unlike anything in the training data: p = {familiarity:.2g}; the score was calibrated on other inputs"
+        ]
+    return [f"like the validation inputs: p = {familiarity:.2g}"]
 
 
 def _plain(value: Any) -> Any:

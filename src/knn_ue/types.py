@@ -33,7 +33,7 @@ class Outputs:
     """What a model says about n examples; checked once, here, and read-only from then on.
 
     `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array a
-    layer; `views` (n, views, k) float32, what familiarity looks at; `groups` (n,), the sentence of each word;
+    layer; `views` (n, views, k), what familiarity looks at; `groups` (n,), the sentence of each word;
     `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second";
     `words`, those of tagged sentences as they are written, for models that do not see capital letters: they are
     evidence for entities; `decoded` (n,) class numbers, where the model decides on something else than the highest
@@ -224,7 +224,9 @@ def _views_of(values: object, n_rows: int) -> FloatArray:
     if views.ndim != 3 or 0 in views.shape[1:]:
         raise InvalidInputError(f"views must have shape (rows, views, columns), got {views.shape}")
     check_length(len(views), "views", n_rows)
-    flat = float_matrix(views.reshape(len(views), -1), "views", dtype=np.float32)
+    # Half precision stays as it is: views are the widest of all arrays, and a distance needs no more.
+    dtype = np.float16 if views.dtype == np.float16 else np.float32
+    flat = float_matrix(views.reshape(len(views), views.shape[1] * views.shape[2]), "views", dtype=dtype)
     view: FloatArray = read_only(flat.reshape(views.shape))
     return view
 

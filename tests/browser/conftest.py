@@ -45,7 +45,7 @@ def servers(tmp_path_factory):
                 if not model.exists():
                     save_tiny_model(model, family=_FAMILIES[task], task=task, seed=seed)
                 folder = place / f"ue-{len(made)}"
-                fit(model, task, method=method, index="exact").save(folder)
+                fit(model, task, method=method, index="exact", false_alarm_rate=0.05).save(folder)
                 made[key] = stack.enter_context(serving(folder, *arguments))
             return made[key]
 

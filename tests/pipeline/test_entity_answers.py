@@ -167,5 +167,5 @@ def test_a_tagger_without_entities_has_words_only(tmp_path):
 
     (answer,) = pipe([["the", "film"]])
 
-    assert answer.to_dict().keys() == {"words", "entities"}
+    assert answer.to_dict().keys() == {"words", "entities", "familiarity", "unfamiliar"}
     assert len(pipe.explain([["the", "film"]])) == 2

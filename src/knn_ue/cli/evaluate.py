@@ -100,12 +100,24 @@ def evaluate(
         say(f"note: {cut.removeprefix(', ')}")
     calibrators = _calibrators(pipe, domain)
     if report is None:
-        evaluation = measure(calibrators, outputs, out_of_domain=elsewhere or None, n_bootstrap=bootstrap or 0)
+        evaluation = measure(
+            calibrators,
+            outputs,
+            out_of_domain=elsewhere or None,
+            n_bootstrap=bootstrap or 0,
+            familiarity=pipe.familiarity_,
+        )
     else:
         context = {"folder": str(ue), "test": test} | ({"out of domain": ", ".join(ood)} if ood else {})
         draws = _REPORT_DRAWS if bootstrap is None else bootstrap
         built = build_report(
-            calibrators, outputs, elsewhere or None, method=pipe.method_, n_bootstrap=draws, context=context
+            calibrators,
+            outputs,
+            elsewhere or None,
+            method=pipe.method_,
+            n_bootstrap=draws,
+            context=context,
+            familiarity=pipe.familiarity_,
         )
         files = built.write(report)
         evaluation = built.evaluation

@@ -28,6 +28,7 @@ from knn_ue.cli.options import (
     progress_bars,
     say,
 )
+from knn_ue.familiarity import FALSE_ALARM_RATE
 
 if TYPE_CHECKING:
     from knn_ue.pipeline import UncertaintyPipeline
@@ -75,6 +76,9 @@ def fit(
         list[str] | None,
         typer.Option(metavar="KIND", help="A decision to fit on held-out rows, by its registered name; repeatable."),
     ] = None,
+    false_alarm_rate: Annotated[
+        float, typer.Option(metavar="A", help="Share of in-domain inputs that may be called unfamiliar.")
+    ] = FALSE_ALARM_RATE,
     task: Annotated[
         str | None,
         typer.Option(metavar=TASK_METAVAR, callback=known_task, help="Default: what the model was trained for."),
@@ -123,6 +127,7 @@ def fit(
             target_risk=target_risk,
             delta=delta,
             decisions=decisions,
+            false_alarm_rate=false_alarm_rate,
             progress=progress,
             **columns,
         )

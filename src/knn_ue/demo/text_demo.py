@@ -18,6 +18,7 @@ from knn_ue.demo.minilm import check_installed, model_folder
 from knn_ue.demo.text_report import written_report
 from knn_ue.errors import StorageError
 from knn_ue.evaluation import RAW, STYLES, TEST, Evaluation
+from knn_ue.familiarity import Familiarity
 from knn_ue.methods import make_calibrator
 from knn_ue.storage import generation_of
 from knn_ue.training import TrainingOptions
@@ -209,7 +210,7 @@ def _train(
 def _load_encoder(model: Path) -> "HuggingFaceEncoder":
     from knn_ue.encoding.huggingface import HuggingFaceEncoder
 
-    return HuggingFaceEncoder.from_pretrained(model, TASK, all_layers=True)
+    return HuggingFaceEncoder.from_pretrained(model, TASK, all_layers=True, views=True)
 
 
 def _save_pipeline(folder: Path, model: Path, knn: Calibrator, outputs: Mapping[str, Outputs]) -> None:
@@ -222,7 +223,7 @@ def _save_pipeline(folder: Path, model: Path, knn: Calibrator, outputs: Mapping[
     from knn_ue.pipeline import Fitted, UncertaintyPipeline
     from knn_ue.pipeline.fitted import drift_quantiles
 
-    validation = replace(outputs["validation"], layers=None)
+    validation = replace(outputs["validation"], layers=None, views=None)
     pipe = UncertaintyPipeline.from_pretrained(model, TASK)
     pipe.fitted_ = Fitted(
         method="knn-ue",
@@ -231,6 +232,7 @@ def _save_pipeline(folder: Path, model: Path, knn: Calibrator, outputs: Mapping[
         held_out=np.zeros(len(validation), dtype=bool),
         decisions=(),
         drift=drift_quantiles(knn, validation),
+        familiarity=Familiarity(outputs["train"]).fit(outputs["validation"]),
     )
     pipe.save(target)
     noted.write_text(f"{key} {generation_of(target)}")

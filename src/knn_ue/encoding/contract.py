@@ -32,8 +32,9 @@ class EncodingOptions:
     `hidden_states` does: 0 the embeddings, 1 the first layer, -1 the final one. `all_layers` adds every layer but
     the embeddings to `Outputs.layers`. `max_length` counts sub-words and special tokens and ends where the
     positions of the model do; None is what it was made for, at most 512. `context_words` on each side surround a
-    tagged word in `Outputs.texts`. With `passes` above 1 the logits are the log of the mean probability over so many
-    passes with dropout; features stay those of one pass without.
+    tagged word in `Outputs.texts`. `views` adds what familiarity looks at to `Outputs.views`. With `passes` above 1
+    the logits are the log of the mean probability over so many passes with dropout; features stay those of one pass
+    without.
 
     >>> EncodingOptions(pooling="mean").layer
     -1
@@ -46,6 +47,7 @@ class EncodingOptions:
     batch_size: int = 32
     context_words: int = 4
     passes: int = 1
+    views: bool = False
 
     def __post_init__(self) -> None:
         if self.pooling is not None:
@@ -131,7 +133,8 @@ class Encoder(Protocol):
     def encode(self, examples: Iterable[Example], *, with_labels: bool = True, progress: Step | None = None) -> Outputs:
         """Return one row per example, in tagging one per word; labels where the examples have them.
 
-        With `with_labels=False` labels stay unread. No examples give `Outputs` of length 0 with all its columns.
+        Where they have `views`, answers say how familiar their inputs are. With `with_labels=False` labels stay
+        unread. No examples give `Outputs` of length 0 with all its columns.
         """
         ...
 

@@ -19,6 +19,7 @@ from knn_ue.encoding.contract import EncodingOptions
 from knn_ue.encoding.inputs import Example
 from knn_ue.encoding.inspection import captured_input, head_of, last_linear
 from knn_ue.encoding.passes import log_mean_probs
+from knn_ue.encoding.views import ViewReader
 from knn_ue.encoding.words import best_windows, cut_windows, with_every_word, word_spans
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
@@ -178,13 +179,19 @@ class _Ready:
 class ForwardPass:
     """Calls a model on padded pieces; `pad_id` is the token number that the model itself takes for padding."""
 
-    def __init__(self, model: Any, tokenizer: Any, options: EncodingOptions, *, pad_id: int | None) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, options: EncodingOptions, *, pad_id: int | None, tagging: bool
+    ) -> None:
         self.model = model
         self.options = options
         self.accepted_inputs = frozenset(signature(model.forward).parameters)
         self._tokenizer, self._pad_id = tokenizer, pad_id
         self._n_tokens = getattr(model.get_input_embeddings(), "num_embeddings", None)
         self._head = head_of(model)
+        config = model.config
+        self._views = None
+        if options.views:
+            self._views = ViewReader(config.num_hidden_layers, config.hidden_size, tagging=tagging)
         self._last = last_linear(model) if options.pooling == "pooled" and self._head is None else None
 
     @property
@@ -198,7 +205,7 @@ class ForwardPass:
         return next(self.model.parameters()).device
 
     def __call__(self, batch: Sequence[Piece]) -> Arrays:
-        """Run the model on padded pieces; return `features`, `logits` and `layers.<i>`, one row a position."""
+        """Run the model on padded pieces; return `features`, `logits`, `views` and `layers.<i>`, one row a position."""
         import torch
 
         ready = self._prepare(batch)
@@ -213,6 +220,9 @@ class ForwardPass:
             arrays = {"features": self._at_rows(captured[0] if pooled else hidden[self.options.layer], ready)}
             if self.options.all_layers:
                 arrays |= {f"layers.{number}": self._at_rows(states, ready) for number, states in enumerate(hidden[1:])}
+            if self._views is not None:
+                mask = ready.inputs["attention_mask"]
+                arrays["views"] = self._views.read(hidden, mask, ready.which, ready.where)
             arrays["logits"] = self._logits(result, ready)
             if self.options.passes > 1:
                 arrays["logits"] = log_mean_probs(
@@ -221,7 +231,7 @@ class ForwardPass:
                     passes=self.options.passes,
                     seed=ready.seed,
                 )
-        return {name: values.float().cpu().numpy() for name, values in arrays.items()}
+        return {name: (values if name == "views" else values.float()).cpu().numpy() for name, values in arrays.items()}
 
     def head_inputs(self, pieces: Sequence[Piece]) -> Iterator[Any]:
         """Yield what the head's last layer reads of the pieces, a batch (rows, width) at a time, without dropout."""
@@ -241,6 +251,8 @@ class ForwardPass:
         width = last.in_features if last is not None and self.options.pooling == "pooled" else config.hidden_size
         arrays: Arrays = {"logits": np.zeros((n_rows, len(config.id2label)), dtype=np.float32)}
         arrays["features"] = np.zeros((n_rows, width), dtype=np.float32)
+        if self._views is not None:
+            arrays["views"] = np.zeros((n_rows, *self._views.shape), dtype=np.float16)
         if self.options.all_layers:
             for number in range(config.num_hidden_layers):
                 arrays[f"layers.{number}"] = np.zeros((n_rows, config.hidden_size), dtype=np.float32)

@@ -82,7 +82,9 @@ class HuggingFaceEncoder(Encoder):
         self.options = self._resolved(options or EncodingOptions())
         self.n_encoded = 0  # rows read since this encoder was made
         self.n_truncated = 0  # how many of them were cut at max_length
-        self.forward = ForwardPass(model, tokenizer, self.options, pad_id=self._pad_id)
+        self.forward = ForwardPass(
+            model, tokenizer, self.options, pad_id=self._pad_id, tagging=TASKS[self.task].is_tagging
+        )
 
     def _resolved(self, options: EncodingOptions) -> EncodingOptions:
         """Return the options as they are used with this model: nothing is left open."""
@@ -123,6 +125,7 @@ class HuggingFaceEncoder(Encoder):
         batch_size: int = 32,
         context_words: int = 4,
         passes: int = 1,
+        views: bool = False,
         trust_remote_code: bool = False,
     ) -> Self:
         """Load a classifier from a folder or the hub; `device` is "auto" (a GPU if there is one), "cpu", "cuda", ...
@@ -137,6 +140,7 @@ class HuggingFaceEncoder(Encoder):
             batch_size=batch_size,
             context_words=context_words,
             passes=passes,
+            views=views,
         )
         place = find_device(device)
         source = ModelSource.of(path)

@@ -8,6 +8,7 @@ from knn_ue.calibrators.contract import Calibrator
 from knn_ue.entities import SentenceReading, is_tagged
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation.tables import RAW, TEST
+from knn_ue.familiarity import Familiarity
 from knn_ue.types import Outputs
 
 _ONE = "calibrated"
@@ -18,12 +19,14 @@ _ELSEWHERE = "out_of_domain"
 class AnsweredSet:
     """The rows of a set and the probabilities (n, classes) that each method gave them, the raw model's first.
 
-    `readings` are those of the methods that have a score for each entity and each sentence.
+    `readings` are those of the methods that have a score for each entity and each sentence; `familiarity` (n,) is
+    higher the more a row is like the training data, None where that was not measured.
     """
 
     outputs: Outputs
     probs: Mapping[str, FloatArray]
     readings: Mapping[str, SentenceReading] = field(default_factory=dict)
+    familiarity: FloatArray | None = None
 
     def predicted(self, method: str) -> IntArray:
         """Return the answers (n,) of a method; only one that is no logit scaling may differ from the model."""
@@ -35,15 +38,16 @@ def answered_sets(
     calibrator: Calibrator | Mapping[str, Calibrator],
     test: Outputs,
     out_of_domain: Outputs | Mapping[str, Outputs] | None = None,
+    familiarity: Familiarity | None = None,
 ) -> dict[str, AnsweredSet]:
     """Ask each calibrator once about each set; "test" comes first, and the raw model first in each."""
     calibrators = _named_calibrators(calibrator)
     test.require_labels("evaluate")
     sets = {TEST: test} | _named_sets(out_of_domain, test)
-    return {name: _answered(calibrators, outputs) for name, outputs in sets.items()}
+    return {name: _answered(calibrators, outputs, familiarity) for name, outputs in sets.items()}
 
 
-def _answered(calibrators: Mapping[str, Calibrator], outputs: Outputs) -> AnsweredSet:
+def _answered(calibrators: Mapping[str, Calibrator], outputs: Outputs, familiarity: Familiarity | None) -> AnsweredSet:
     probs, readings = {RAW: softmax(outputs.logits)}, {}
     for name, calibrator in calibrators.items():
         if calibrator.reads_entities and is_tagged(outputs):
@@ -58,7 +62,8 @@ def _answered(calibrators: Mapping[str, Calibrator], outputs: Outputs) -> Answer
                 f"{name} gave probabilities of shape {probs[name].shape} for logits of shape {outputs.logits.shape}: "
                 "it must give one row per example and one column per class"
             )
-    return AnsweredSet(outputs=outputs, probs=probs, readings=readings)
+    known = None if familiarity is None else -familiarity.score(outputs)
+    return AnsweredSet(outputs=outputs, probs=probs, readings=readings, familiarity=known)
 
 
 def _named_calibrators(calibrator: Calibrator | Mapping[str, Calibrator]) -> dict[str, Calibrator]:

@@ -86,7 +86,7 @@ def _measures(
         yield "ranking", rows[_METRIC["ranking"]]
     if name != TEST:
         test = sets[TEST]
-        found = detection_measures(test.outputs, outputs, (test.probs[method], probs))
+        found = detection_measures(test.outputs, outputs, (test.probs[method].max(axis=1), probs.max(axis=1)))
         yield "detection", found[_METRIC["detection"]]
 
 

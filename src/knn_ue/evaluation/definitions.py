@@ -67,6 +67,8 @@ DEFINITIONS = MappingProxyType(
         "right answer has more confidence than every wrong one.",
         "AUROC": "the chance that a right answer has more confidence than a wrong one; in OOD detection: that a test "
         "row has more than an out-of-domain row. 50 % is chance.",
+        "familiarity": "how much a row is like the training data, whatever the model answers. In OOD detection it "
+        "stands beside the methods, which detect by low confidence.",
         "FPR@95": "the share of out-of-domain rows that pass as in-domain if 95 % of the test rows must pass.",
         "NLL and Brier": "the mean -log probability of the true class, and the squared error of the probabilities.",
         "distance": "Euclidean, between the features of a row and of its nearest stored examples.",

@@ -15,7 +15,8 @@ from knn_ue.evaluation.measures import (
     row_measures,
     sentence_measures,
 )
-from knn_ue.evaluation.tables import TEST, Evaluation, EvaluationOptions, Table
+from knn_ue.evaluation.tables import FAMILIARITY, TEST, Evaluation, EvaluationOptions, Table
+from knn_ue.familiarity import Familiarity
 from knn_ue.types import Outputs
 
 
@@ -28,13 +29,14 @@ def evaluate(
     n_bootstrap: int = 0,
     level: float = 0.95,
     seed: int = 0,
+    familiarity: Familiarity | None = None,
 ) -> Evaluation:
     """Return every metric of one fitted calibrator ("calibrated"), or of several by name, beside the "raw" softmax.
 
     `test` needs labels. Each out-of-domain set gives the same metrics, if it has labels, and how well confidence
-    separates its rows from the test rows. With `groups` and IOB2 `class_names`, entities are scored too (see
-    `entity_measures`), and whole sentences, where a calibrator has a score for them. A method that changes predictions
-    is scored by its own.
+    separates its rows from the test rows; beside it how well `familiarity` does, if given. With `groups` and IOB2
+    `class_names`, entities are scored too (see `entity_measures`), and whole sentences, where a calibrator has a score
+    for them. A method that changes predictions is scored by its own.
     `n_bootstrap` draws give percentile intervals, over whole sentences where there are `groups`, else over rows.
 
     >>> from knn_ue.calibrators import TemperatureScaling
@@ -46,7 +48,7 @@ def evaluate(
     """
     options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, level=level, seed=seed)
     check_draws(n_bootstrap)
-    return evaluate_sets(answered_sets(calibrator, test, out_of_domain), options)
+    return evaluate_sets(answered_sets(calibrator, test, out_of_domain, familiarity), options)
 
 
 def check_draws(n_bootstrap: int) -> None:
@@ -57,15 +59,21 @@ def check_draws(n_bootstrap: int) -> None:
 
 def evaluate_sets(sets: Mapping[str, AnsweredSet], options: EvaluationOptions) -> Evaluation:
     """Return every metric of sets that `answered_sets` made."""
-    test, inside = sets[TEST].outputs, sets[TEST].probs
+    test, inside, known = sets[TEST].outputs, sets[TEST].probs, sets[TEST].familiarity
     tables = _tables_of_set(TEST, sets[TEST], options)
     for name, answered in sets.items():
         if name == TEST:
             continue
         outputs, outside = answered.outputs, answered.probs
         tables |= _tables_of_set(name, answered, options)
-        caption = f"{name}: OOD detection by lower confidence, {len(outputs)} rows against the {len(test)} of {TEST}"
-        measures = {x: detection_measures(test, outputs, (inside[x], outside[x])) for x in inside}
+        measures = {
+            x: detection_measures(test, outputs, (inside[x].max(axis=1), outside[x].max(axis=1))) for x in inside
+        }
+        by = "lower confidence"
+        if known is not None and answered.familiarity is not None:
+            measures[FAMILIARITY] = detection_measures(test, outputs, (known, answered.familiarity))
+            by = "lower confidence, and by familiarity"
+        caption = f"{name}: OOD detection by {by}, {len(outputs)} rows against the {len(test)} of {TEST}"
         tables[f"{name}/detection"] = _table(caption, len(test) + len(outputs), measures, options)
     return Evaluation(n=len(test), n_classes=test.n_classes, options=options, tables=tables)
 

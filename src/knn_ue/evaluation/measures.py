@@ -140,12 +140,12 @@ def sentence_measures(
     }
 
 
-def detection_measures(inside: Outputs, outside: Outputs, probs: tuple[FloatArray, FloatArray]) -> Measures:
-    """Return how well confidence separates `inside` from `outside` rows, given the probabilities of both.
+def detection_measures(inside: Outputs, outside: Outputs, scores: tuple[FloatArray, FloatArray]) -> Measures:
+    """Return how well `scores` (n,) and (m,), higher in domain, separate `inside` from `outside` rows.
 
     A bootstrap draws from both together, so the share of outside rows varies a little.
     """
-    confidence = np.concatenate([part.max(axis=1) for part in probs])
+    confidence = np.concatenate(scores)
     is_inside = np.arange(len(confidence)) < len(inside)
     groups = None
     if inside.groups is not None or outside.groups is not None:

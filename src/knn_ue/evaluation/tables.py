@@ -13,6 +13,7 @@ from knn_ue.storage import library_version
 
 RAW = "raw"
 TEST = "test"
+FAMILIARITY = "familiarity"  # a column of the detection tables: no confidence, but how like the training data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +93,10 @@ class Table:
 class Evaluation:
     """What `evaluate` found, all numbers as fractions: `evaluation["raw"]["ece"]` is the raw model's on the test set.
 
-    `tables` holds all of it: "test"; for each out-of-domain set its name (where it has labels) and "name/detection";
-    for tag sequences also "test/entities" and "name/entities", and where a method has a score for whole sentences
-    "test/sentences" and "name/sentences". Iterating gives the names of the methods.
+    `tables` holds all of it: "test"; for each out-of-domain set its name (where it has labels) and "name/detection",
+    which has the column "familiarity" where that was given; for tag sequences also "test/entities" and
+    "name/entities", and where a method has a score for whole sentences "test/sentences" and "name/sentences".
+    Iterating gives the names of the methods.
     """
 
     n: int

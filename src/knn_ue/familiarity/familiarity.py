@@ -47,11 +47,14 @@ class Familiarity:
 
     def fit(self, validation: Outputs) -> Self:
         """Measure the training inputs, then score the validation inputs, which must not be among them."""
+        self._measure()
+        return self.fit_scores(self.space_.score(validation), validation)
+
+    def fit_scores(self, scores: FloatArray, validation: Outputs) -> Self:
+        """Fit with the `scores` (n,) of the validation inputs, whose views need not be in memory any more."""
         check_rate(self.false_alarm_rate)
         check_not_empty(len(validation), "the validation Outputs given to Familiarity")
-        train = self.train
-        self.space_ = train if isinstance(train, TrainingSpace) else TrainingSpace.measure(train)
-        scores = self.space_.score(validation)
+        self._measure()
         reference = {ROWS: scores}
         if validation.groups is not None:
             starts = np.flatnonzero(np.diff(validation.groups, prepend=-1))
@@ -107,6 +110,10 @@ class Familiarity:
                 raise ValueError(f"the scores of its validation {name} are not sorted numbers")
         familiarity.reference_ = reference
         return familiarity
+
+    def _measure(self) -> None:
+        if not hasattr(self, "space_"):
+            self.space_ = self.train if isinstance(self.train, TrainingSpace) else TrainingSpace.measure(self.train)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "reference_"):

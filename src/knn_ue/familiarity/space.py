@@ -13,6 +13,7 @@ from knn_ue.types import Outputs
 _SHRINKAGE = 1e-3
 _BLOCK = 4096  # rows at a time: float64 copies of all of them would cost several times the views
 _PREFIX = "space."
+_MOST = 1e15  # of a stored number: squares and sums of such stay finite
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,8 +33,12 @@ class TrainingSpace:
     @classmethod
     def measure(cls, train: Outputs) -> "TrainingSpace":
         """Measure the training inputs; labels are not read."""
-        views = views_of(train)
         check_not_empty(len(train), "the training Outputs given to Familiarity")
+        return cls.measure_views(views_of(train))
+
+    @classmethod
+    def measure_views(cls, views: Sequence[FloatArray]) -> "TrainingSpace":
+        """Measure the training inputs by their views, one (n, k) array each."""
         means, whitenings, center, scale = [], [], [], []
         for view in views:
             mean, whitening = _whiten(view)
@@ -83,8 +88,8 @@ class TrainingSpace:
         every = (center, scale, *means, *whitenings)
         if not square or scale.shape != center.shape or not len(center):
             raise ValueError("the views of its familiarity do not fit each other")
-        if not all(x.dtype.kind == "f" and np.isfinite(x).all() for x in every) or not (scale > 0).all():
-            raise ValueError("its familiarity holds numbers that are not finite, or a scale that is not above 0")
+        if not all(x.dtype.kind == "f" and np.abs(x).max(initial=0) <= _MOST for x in every) or not (scale > 0).all():
+            raise ValueError("its familiarity holds numbers that are not finite or too large, or a scale of 0")
         return cls(means=means, whitenings=whitenings, center=center, scale=scale)
 
 

@@ -13,7 +13,9 @@ from knn_ue.decisions.contract import decide
 from knn_ue.encoding import Example
 from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
+from knn_ue.familiarity import Familiarity
 from knn_ue.pipeline.entity_answers import most_likely, sentence_answers
+from knn_ue.pipeline.familiar_answers import of_rows, of_sentences
 from knn_ue.pipeline.fitted import class_names, nearest
 from knn_ue.types import Outputs
 
@@ -30,23 +32,26 @@ def answer_examples(
     top: int,
     top_k: int | None = None,
     found: Found | None = None,
+    familiarity: Familiarity | None = None,
 ) -> list[AnyAnswer]:
     """Return the answer to each example, in order; with `top_k`, the probabilities of that many labels.
 
-    `found` is what the calibrator's `search` returned for `outputs`; without it there is one search here.
+    `found` is what the calibrator's `search` returned for `outputs`; without it there is one search here. Without
+    `familiarity` answers do not say how much their inputs are like the training data.
     """
     below = list(abstain_below) if isinstance(abstain_below, Sequence) else [abstain_below] * len(examples)
     if found is None:
         found = calibrator.search(outputs)
     if outputs.groups is None:
-        return [
-            *_text_answers(outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top, top_k=top_k)
-        ]
-    return [
-        *sentence_answers(
-            examples, outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top, top_k=top_k
+        texts = _text_answers(
+            outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top, top_k=top_k
         )
-    ]
+        return [*of_rows(texts, outputs, familiarity)]
+    sentences = sentence_answers(
+        examples, outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top, top_k=top_k
+    )
+    sizes = [len(example.parts) for example in examples]
+    return [*of_sentences(sentences, outputs, familiarity, sizes)]
 
 
 def check_abstain_below(value: float | None) -> None:

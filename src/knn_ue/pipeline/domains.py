@@ -134,6 +134,7 @@ def answer_in_domains(
             top=top,
             top_k=top_k,
             found=found if len(names) == 1 else take_found(found, rows),
+            familiarity=fitted.familiarity,
         )
         shown = name or (DEFAULT if DEFAULT in fitted.domains else None)
         answers |= {number: replace(x, domain=shown) for number, x in zip(chosen, given, strict=True)}

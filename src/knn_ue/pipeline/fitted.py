@@ -10,6 +10,7 @@ from knn_ue.answers import NeighborExample
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.decisions import Decision, RiskThreshold
+from knn_ue.familiarity import ROWS, Familiarity
 from knn_ue.methods import METHODS
 from knn_ue.stores import NeighborStore, folder_of
 from knn_ue.types import Neighbors, Outputs
@@ -44,8 +45,8 @@ class Fitted:
     """A fitted pipeline without its model.
 
     `validation` are the outputs of all validation rows; `held_out` (n,) marks those kept for the `decisions`, which the
-    calibrator has not seen. `drift` is None where the method has no neighbors. `domains` are
-    those it was adapted to, by name.
+    calibrator has not seen. `drift` is None where the method has no neighbors, `familiarity` where the encoder has no
+    views. `domains` are those it was adapted to, by name.
     """
 
     method: str
@@ -55,6 +56,7 @@ class Fitted:
     decisions: tuple[Decision, ...]
     drift: DriftQuantiles | None
     domains: Mapping[str, Domain] = field(default_factory=dict)
+    familiarity: Familiarity | None = None
 
     @property
     def threshold(self) -> RiskThreshold | None:
@@ -73,6 +75,8 @@ def check_consistent(fitted: Fitted) -> None:
     validation.require_labels("a UE folder")
     if (fitted.drift is None) != (not calibrator.stores):
         raise ValueError("drift quantiles go with stores")
+    if fitted.familiarity is not None and len(fitted.familiarity.reference_[ROWS]) != len(validation):
+        raise ValueError("familiarity was not fitted on its validation rows")
     queries = calibrator.queries(validation)
     widths = {name: store.n_columns for name, store in calibrator.stores.items()}
     if {name: features.shape[1] for name, features in queries.items()} != widths:

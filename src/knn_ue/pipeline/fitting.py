@@ -3,7 +3,7 @@
 The index is chosen by the validation rows: index="auto" when a pipeline is fitted, `tune_fitted` afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,9 +17,18 @@ from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding.contract import Encoder, EncoderOptions
 from knn_ue.encoding.inputs import Example, class_numbers
 from knn_ue.errors import InvalidInputError
+from knn_ue.familiarity import FALSE_ALARM_RATE, check_rate
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import score_answers, scored_answers
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
+from knn_ue.pipeline.measured import (
+    MAX_MEASURED,
+    SampledViews,
+    ScoredViews,
+    encode_looking,
+    has_views,
+    look_at,
+)
 from knn_ue.pipeline.rows import Rows, count_stored, labeled_examples
 from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, tunable
 from knn_ue.stores.faiss_index import check_index
@@ -109,11 +118,13 @@ class FitOptions:
     n_neighbors: int = 32
     max_stored: int | None = None
     decisions: tuple[Decision, ...] = ()
+    false_alarm_rate: float = FALSE_ALARM_RATE
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_choice(self.method, "method", tuple(METHODS))
         check_positive(self.n_neighbors, "n_neighbors")
+        check_rate(self.false_alarm_rate)
         if self.index not in ("auto", "exact") and not searches(self.method):
             raise InvalidInputError(
                 f"{self.method} looks at no neighbors, index {str(self.index)!r} would do nothing: leave it out, or "
@@ -150,20 +161,27 @@ def fit_rows(
     if not isinstance(train, Outputs) and options.store is None:
         check_index_of(options.method, options.index, encoder.encode([]))
     if not METHODS[options.method].reads_training:
-        train = []  # checked like all others, but there is no need to run the model on them
+        # Checked like all others, but nothing is stored: a sample tells what the training data are like.
+        train = train if isinstance(train, Outputs) else _sample(train, encoder, options.seed)
     if options.max_stored is not None and not isinstance(train, Outputs) and not TASKS[encoder.task].is_tagging:
         # Texts that will not be stored need not go through the model; of a sentence some words may be.
         labels = class_numbers(train, encoder.class_names)
         train = [train[row] for row in balanced_rows(labels, options.max_stored, seed=options.seed)]
-    stored = _encoded(encoder, train, stage(progress, "training"))
+    sampled = SampledViews(
+        len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task), seed=options.seed
+    )
+    stored = _encoded(encoder, train, stage(progress, "training"), sampled.look)
     if options.max_stored is not None:
         stored = stored.take(balanced_rows(stored.require_labels("max_stored"), options.max_stored, seed=options.seed))
-    outputs = _encoded(encoder, validation, stage(progress, "validation"))
+    # Outputs that were given may have views that this encoder will not have when it predicts.
+    scored = ScoredViews(sampled.space() if has_views(encoder) else None)
+    outputs = _encoded(encoder, validation, stage(progress, "validation"), scored.look)
     held_out = np.zeros(len(outputs), dtype=bool)
     if options.decisions:
         held_out = _half(outputs, options.seed)
     calibrator = _stored(options, stored, outputs.take(~held_out), progress)
-    return fit_outputs(options.method, calibrator, outputs, held_out, options.decisions)
+    fitted = fit_outputs(options.method, calibrator, outputs, held_out, options.decisions)
+    return replace(fitted, familiarity=scored.familiarity(outputs, options.false_alarm_rate))
 
 
 def fit_outputs(
@@ -205,7 +223,7 @@ def _part(found: Found, rows: BoolArray) -> Found | None:
 def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
     """Fit `calibrator` and the decisions again on the rows that `fitted` was fitted on; domains keep their scales."""
     again = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions)
-    return replace(again, domains=fitted.domains)
+    return replace(again, domains=fitted.domains, familiarity=fitted.familiarity)
 
 
 def encoder_for(encoder: Encoder, chosen: EncoderOptions, method: str) -> Encoder:
@@ -265,8 +283,20 @@ def _checked(encoder: Encoder, rows: Rows | Outputs, columns: Columns | None, *,
     return rows
 
 
-def _encoded(encoder: Encoder, rows: list[Example] | Outputs, progress: Step | None) -> Outputs:
-    return rows if isinstance(rows, Outputs) else encoder.encode(rows, progress=progress)
+def _encoded(
+    encoder: Encoder, rows: list[Example] | Outputs, progress: Step | None, look: Callable[[Outputs], None]
+) -> Outputs:
+    if isinstance(rows, Outputs):
+        return look_at(rows, look)
+    return encode_looking(encoder, rows, look, progress)
+
+
+def _sample(rows: list[Example], encoder: Encoder, seed: int) -> list[Example]:
+    """Return rows to measure the training data by; none where the encoder has no views."""
+    if not has_views(encoder):
+        return []
+    chosen = np.random.default_rng(seed).permutation(len(rows))[:MAX_MEASURED]
+    return [rows[number] for number in sorted(chosen.tolist())]
 
 
 def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: Progress | None) -> Calibrator:

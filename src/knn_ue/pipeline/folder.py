@@ -1,22 +1,24 @@
 """A fitted pipeline <-> one UE folder: options, validation outputs, calibrator and model, written in one step.
 
 meta.json                       task, class names, method, what the encoder says of itself, decisions, domains
-arrays.<generation>.safetensors validation outputs, held-out mask, drift percentiles, labeled scores of the domains
+arrays.<generation>.safetensors validation outputs, held-out mask, drift percentiles, familiarity, scores of the domains
 calibrator.<generation>/        what the calibrator's own `save` writes, datastores inside
 model.<generation>/             the encoder's files; absent where it needs none, as a model on the hub
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from knn_ue.decisions import registry
 from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.registry import open_encoder
 from knn_ue.errors import StorageError
+from knn_ue.familiarity import Familiarity
 from knn_ue.methods import load_calibrator
 from knn_ue.pipeline.domains import StoredDomain, domain_rules, domains_from_plain, domains_to_plain
 from knn_ue.pipeline.fitted import N_QUANTILES, DriftQuantiles, Fitted, check_consistent
@@ -34,6 +36,7 @@ from knn_ue.tasks import Task
 from knn_ue.types import Outputs
 
 KIND = "pipeline"
+_FAMILIARITY = "familiarity."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,7 @@ class _StoredOptions:
     method: str
     encoder: dict[str, Any]
     decisions: tuple[dict[str, Any], ...]
+    false_alarm_rate: Annotated[float, Within(0, 1)] | None
     domains: tuple[StoredDomain, ...] = ()
 
 
@@ -166,14 +170,29 @@ def _part_of(stored: FolderContent) -> EncoderPart:
 
 def _to_options(fitted: Fitted) -> dict[str, Any]:
     domains, _ = domains_to_plain(fitted.domains)
-    return {"method": fitted.method, "decisions": registry.to_plain(fitted.decisions), "domains": domains}
+    familiarity = fitted.familiarity
+    return {
+        "method": fitted.method,
+        "decisions": registry.to_plain(fitted.decisions),
+        "domains": domains,
+        "false_alarm_rate": None if familiarity is None else familiarity.false_alarm_rate,
+    }
 
 
 def _to_arrays(fitted: Fitted) -> Arrays:
     arrays = outputs_to_arrays(fitted.validation) | {"held_out": fitted.held_out}
     if fitted.drift is not None:
         arrays |= {"drift_distance": fitted.drift.distance, "drift_agreement": fitted.drift.agreement}
+    if fitted.familiarity is not None:
+        arrays |= {f"{_FAMILIARITY}{name}": values for name, values in fitted.familiarity.to_arrays().items()}
     return arrays | domains_to_plain(fitted.domains)[1]
+
+
+def _familiarity(arrays: Mapping[str, npt.NDArray[Any]], rate: float | None) -> Familiarity | None:
+    if rate is None:
+        return None
+    own = {name.removeprefix(_FAMILIARITY): x for name, x in arrays.items() if name.startswith(_FAMILIARITY)}
+    return Familiarity.from_arrays(own, false_alarm_rate=rate)
 
 
 def _fitted_of(stored: FolderContent) -> Fitted:
@@ -194,6 +213,7 @@ def _fitted_of(stored: FolderContent) -> Fitted:
             decisions=registry.from_plain(options.decisions),
             drift=drift,
             domains=domains_from_plain(options.domains, arrays),
+            familiarity=_familiarity(arrays, options.false_alarm_rate),
         )
         check_consistent(fitted)
         return fitted

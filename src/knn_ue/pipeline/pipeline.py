@@ -12,11 +12,12 @@ from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import Encoder, Example, Pooling
 from knn_ue.encoding.inputs import windows
-from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.errors import NotFittedError
 from knn_ue.evaluation import Evaluation, evaluate
+from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.pipeline.answers import check_abstain_below
 from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
-from knn_ue.pipeline.entity_answers import explain_sentences
+from knn_ue.pipeline.familiar_answers import check_explains, explain_outputs, measurable
 from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
 from knn_ue.pipeline.fitting import (
     FitOptions,
@@ -80,6 +81,7 @@ class UncertaintyPipeline(WithDomains):
         batch_size: int = 32,
         context_words: int = 4,
         passes: int = 1,
+        views: bool = True,
         trust_remote_code: bool = False,
     ) -> Self:
         """Load a fine-tuned model from a folder or the hub; see `EncodingOptions` for what the options mean.
@@ -100,6 +102,7 @@ class UncertaintyPipeline(WithDomains):
             batch_size=batch_size,
             context_words=context_words,
             passes=passes,
+            views=views,
             trust_remote_code=trust_remote_code,
         )
         return cls(encoder)
@@ -117,6 +120,7 @@ class UncertaintyPipeline(WithDomains):
         target_risk: float | None = None,
         delta: float = 0.1,
         decisions: Sequence[Decision] = (),
+        false_alarm_rate: float = FALSE_ALARM_RATE,
         seed: int = 0,
         progress: Progress | None = None,
         **columns: Unpack[ColumnNames],
@@ -132,6 +136,7 @@ class UncertaintyPipeline(WithDomains):
         mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
         `columns` name those of files and frames that are not called as our keys are (text="review", label="stars").
         `progress` is called with "training" or "validation", the rows done and the rows in all.
+        An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
 
         With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
@@ -149,6 +154,7 @@ class UncertaintyPipeline(WithDomains):
             n_neighbors=n_neighbors,
             max_stored=max_stored,
             decisions=all_decisions(decisions, target_risk, delta),
+            false_alarm_rate=false_alarm_rate,
             seed=seed,
         )
         encoder = encoder_for(self.encoder, self._user_options, method)
@@ -248,6 +254,7 @@ class UncertaintyPipeline(WithDomains):
             n_bootstrap=n_bootstrap,
             level=level,
             seed=seed,
+            familiarity=measurable(self.familiarity_, rows, *elsewhere.values()),
         )
 
     def explain(
@@ -258,19 +265,10 @@ class UncertaintyPipeline(WithDomains):
         With knn-ue-entity: a record a sentence, with its entities, what raised and lowered each, and what was missed.
         """
         calibrator = calibrator_of(self._ready(), domain)
-        if not calibrator.explains:
-            raise InvalidInputError(
-                f"explain needs the method knn-ue, knn-ue-no-label or knn-ue-entity, this pipeline was fitted with "
-                f"{self.method_!r}: fit with one of them"
-            )
+        check_explains(calibrator, self.method_)
         examples = list(input_examples(inputs, self.task))
         outputs = self.encoder.encode(examples, with_labels=False)
-        if not len(outputs):
-            return []
-        if calibrator.reads_entities:
-            check_positive(top, "top")
-            return explain_sentences(examples, calibrator.answer(outputs, top=top))
-        return calibrator.explain(outputs, top=top)
+        return explain_outputs(examples, outputs, calibrator, self.familiarity_, top=top)
 
     def tune_index(
         self, *, tolerance: Tolerance | None = None, thorough: bool = False, progress: Progress | None = None

@@ -1,4 +1,4 @@
-"""What a pipeline can do about other domains: choose rows to label, adapt to their labels, and undo it."""
+"""What a pipeline can do about other domains: notice them, choose rows to label, adapt to their labels, and undo it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from knn_ue.adapting.sampling import Strategy
 from knn_ue.answers import AnyAnswer
 from knn_ue.arrays import FloatArray
 from knn_ue.encoding import Encoder
+from knn_ue.familiarity import Familiarity
 from knn_ue.pipeline.domains import DEFAULT, adapt_fitted, forget_domain
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.rows import Rows, labeled_examples
@@ -18,7 +19,7 @@ from knn_ue.types import Outputs
 
 
 class WithDomains(ABC):
-    """The part of `UncertaintyPipeline` that is about domains; see docs/adapting.md."""
+    """The part of `UncertaintyPipeline` that notices other domains and adapts to them; see docs/adapting.md."""
 
     encoder: Encoder
     fitted_: Fitted
@@ -74,6 +75,11 @@ class WithDomains(ABC):
     ) -> list[SampledRow]:
         """Return the rows of a pool to label for `adapt`: at random, or "stratified" by score with weights."""
         return sample_rows(self, rows, n, strategy=strategy, domain=domain, seed=seed)
+
+    @property
+    def familiarity_(self) -> Familiarity | None:
+        """How much inputs are like the training data; None where the encoder has no views."""
+        return self._ready().familiarity
 
     @property
     def domains_(self) -> Mapping[str, Adaptation]:

@@ -68,7 +68,8 @@ def key_tables(report: "Report") -> Iterator[str]:
         unit = ", ".join(filter(None, (f"{style.title} {style.unit}".strip(), better)))
         caption = f'{plain(question)} <span class="unit">{plain(unit)}</span>'
         sets = [f"{name_of(name)}{_role(name)}" for name in tables]
-        cells = {method: [_cell(table, method, metric) for table in tables.values()] for method in evaluation}
+        methods = dict.fromkeys(method for table in tables.values() for method in table.scores)
+        cells = {method: [_cell(table, method, metric) for table in tables.values()] for method in methods}
         rows = [_row(name_of(method), shown, method == report.method) for method, shown in cells.items()]
         if len(set(map(tuple, cells.values()))) == 1:  # as the accuracy is, where no answer changes
             rows = [_row("every method", cells[report.method])]

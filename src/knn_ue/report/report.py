@@ -23,6 +23,7 @@ from knn_ue.evaluation import (
     compare,
     evaluate_sets,
 )
+from knn_ue.familiarity import Familiarity
 from knn_ue.report.headline import TEMPERATURE, Headline, headline
 from knn_ue.report.html import to_html
 from knn_ue.report.markdown import to_markdown
@@ -114,12 +115,14 @@ def build_report(
     seed: int = 0,
     notes: Sequence[str] = (),
     context: Mapping[str, str] | None = None,
+    familiarity: Familiarity | None = None,
 ) -> Report:
     """Evaluate fitted `calibrators`, each asked once per set, on `test` and out-of-domain sets, and say what it means.
 
     The report is about `method`, by default "knn-ue" if it is there, else the last. `explain_with` finds the neighbors
     of mistakes, by default the method itself or the first that explains; `n_mistakes` are shown of each set before and
-    as many after calibration. `context` says how it was made (command, model, data); versions and seeds are added.
+    as many after calibration. OOD detection by `familiarity`, if given, stands beside that by confidence. `context`
+    says how it was made (command, model, data); versions and seeds are added.
 
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs
@@ -129,7 +132,7 @@ def build_report(
     'No prediction changes, only the confidence.'
     """
     check_draws(n_bootstrap)
-    sets = answered_sets(calibrators, test, out_of_domain)
+    sets = answered_sets(calibrators, test, out_of_domain, familiarity)
     method = method or (_FAVORITE if _FAVORITE in calibrators else list(calibrators)[-1])
     check_choice(method, "method", tuple(calibrators))
     explained_by, explainer = _explainer(calibrators, method, explain_with)

@@ -250,7 +250,7 @@ def test_metrics_count_what_happened(folders, client_of):
         "knn_ue_ready 1.0",
     ):
         assert line in lines
-    assert any(line.startswith('knn_ue_drift_beyond_ratio{quantity="distance"}') for line in lines)
+    assert any(line.startswith('knn_ue_drift_beyond_ratio{quantity="familiarity"}') for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_a_calibrator_that_scales_no_logits_is_answered_and_explained_without_a_
     assert [(why[0].weight, why[0].map, why[0].score) for why in done.why] == [
         (None, None, answer.score) for answer in done.answers
     ]
-    assert done.distance is None
+    assert done.near is None
 
 
 def test_explain_of_a_method_without_terms_is_refused_in_one_sentence(folders):

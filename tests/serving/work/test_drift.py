@@ -28,7 +28,7 @@ def test_traffic_like_the_validation_rows_is_steady(problem):
     quantiles, measure, validation, test, _ = problem
     for outputs in (validation, test):
         window = DriftWindow(10_000)
-        window.observe(*measure(outputs))
+        window.observe([], measure(outputs))
 
         report = window.report(quantiles)
 
@@ -39,8 +39,8 @@ def test_traffic_like_the_validation_rows_is_steady(problem):
 def test_traffic_from_elsewhere_is_moving(problem):
     quantiles, measure, _, test, far_away = problem
     window = DriftWindow(300)
-    window.observe(*measure(test))
-    window.observe(*measure(far_away))  # the window forgets the others
+    window.observe([], measure(test))
+    window.observe([], measure(far_away))  # the window forgets the others
 
     report = window.report(quantiles)
 
@@ -52,7 +52,7 @@ def test_numbers_are_those_of_a_slow_version(problem):
     quantiles, measure, validation, test, _ = problem
     distance, agreement = measure(test)
     window = DriftWindow(10_000)
-    window.observe(distance, agreement)
+    window.observe([], (distance, agreement))
 
     report = window.report(quantiles)
 
@@ -74,17 +74,17 @@ def test_nothing_is_said_before_there_are_enough_inputs(problem):
     window = DriftWindow(1000)
     assert window.report(quantiles).level == "collecting"
 
-    window.observe(distance[: ENOUGH - 1], agreement[: ENOUGH - 1])
+    window.observe([], (distance[: ENOUGH - 1], agreement[: ENOUGH - 1]))
     assert window.report(quantiles).level == "collecting"
 
-    window.observe(distance[:1], agreement[:1])
+    window.observe([], (distance[:1], agreement[:1]))
     assert window.report(quantiles).level == "moving"
 
 
 def test_a_window_can_be_cleared_and_a_method_without_neighbors_has_none(problem):
     quantiles, measure, _, test, _ = problem
     window = DriftWindow(1000)
-    window.observe(*measure(test))
+    window.observe([], measure(test))
 
     assert window.report(None).level == "off"
     window.clear()
@@ -100,7 +100,8 @@ def test_every_report_can_be_written_as_json(rows):
     from knn_ue.pipeline import DriftQuantiles
 
     window = DriftWindow(100)
-    window.observe(*(np.array(column) for column in zip(*rows, strict=True)))
+    distance, agreement = (np.array(column) for column in zip(*rows, strict=True))
+    window.observe([], (distance, agreement))
     levels = np.linspace(0, 1, 101)
     quantiles = DriftQuantiles(distance=np.append(levels[:-1], np.inf), agreement=levels)
 
@@ -108,3 +109,37 @@ def test_every_report_can_be_written_as_json(rows):
 
     json.dumps(asdict(report), allow_nan=False)
     assert 0 <= report.distance.gap <= 1 and 0 <= report.agreement.beyond <= 1
+
+
+def test_familiarity_replaces_the_distance_and_needs_no_neighbors(problem):
+    quantiles, measure, _, test, _ = problem
+    random = np.random.default_rng(0)
+    window = DriftWindow(500)
+    window.observe(random.uniform(size=400).tolist(), measure(test))
+
+    steady, alone = (window.report(found, has_familiarity=True) for found in (quantiles, None))
+
+    assert steady.level == alone.level == "steady" and steady.n == 400
+    assert steady.distance is None and steady.agreement is not None and alone.agreement is None
+    assert steady.familiarity.beyond == pytest.approx(0.05, abs=0.03)
+
+
+def test_unfamiliar_traffic_is_moving_though_its_neighbors_are_near_and_agree(problem):
+    quantiles, measure, _, test, _ = problem
+    window = DriftWindow(500)
+    window.observe([0.001] * 30 + [0.5] * 70, measure(test))
+
+    report = window.report(quantiles, has_familiarity=True)
+
+    assert report.level == "moving" and "30% are less like the training data than 95%" in report.message
+
+
+def test_in_domain_traffic_rarely_rings():
+    random = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(200):
+        window = DriftWindow(1000)
+        window.observe(random.uniform(size=200).tolist(), None)
+        alarms += window.report(None, has_familiarity=True).level == "moving"
+
+    assert alarms <= 2

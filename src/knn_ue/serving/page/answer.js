@@ -1,6 +1,7 @@
-// What the model says, how sure it is, how sure it should be, and why.
+// Whether the input is like the training data, what the model says, its calibrated score, and why.
 
 import { bar, byId, el, number, percent } from "./dom.js";
+import { familiarityCard, familiarityWords } from "./familiarity.js";
 import { feedback } from "./feedback.js";
 import { neighborhood } from "./neighbors.js";
 import { reasonLines } from "./reasons.js";
@@ -21,8 +22,9 @@ export function showAnswer(found, context) {
     const near = neighborhood(why[chosen.word], found.note, context);
     byId("side").replaceChildren(...(near.map ? [near.map] : []));
     place.replaceChildren(
+      ...[familiarityCard(answer)].filter(Boolean),
       ...parts,
-      confidenceCard(why[chosen.word], tagging ? answer.words[chosen.word].word : null, context.page.threshold, tagging, opened),
+      confidenceCard(why[chosen.word], tagging ? answer.words[chosen.word].word : null, context, answer, opened),
       reasonsCard(why[chosen.word], found.note),
       correction,
       near.list,
@@ -40,12 +42,14 @@ export function showAnswer(found, context) {
 }
 
 function spoken(answer, why) {
-  if ("words" in answer) return `${answer.entities.length} entities in ${answer.words.length} words. ${wholeSentence(answer)}`;
-  return `The answer is ${why[0].label}: the model is ${percent(why[0].raw_score)} sure, it should be ${percent(why[0].score)} sure.`;
+  const strange = answer.unfamiliar ? `${familiarityWords(answer)} ` : "";
+  if ("words" in answer) return `${strange}${answer.entities.length} entities in ${answer.words.length} words. ${wholeSentence(answer)}`;
+  return `${strange}The answer is ${why[0].label}: the model is ${percent(why[0].raw_score)} sure, the calibrated score is ${percent(why[0].score)}.`;
 }
 
-function confidenceCard(why, word, threshold, tagging, opened) {
-  const least = threshold?.value() ?? 0;
+function confidenceCard(why, word, context, answer, opened) {
+  const tagging = word !== null;
+  const least = context.page.threshold?.value() ?? 0;
   const abstains = why.score < least;
   // In tagging whole entities are answered or not; the sentence above shows which.
   const verdict = abstains ? el("span", { class: "tag differs" }, "✗ too unsure to answer") : el("span", { class: "tag agrees" }, "✓ sure enough to answer");
@@ -56,17 +60,18 @@ function confidenceCard(why, word, threshold, tagging, opened) {
     el("h2", { id: "answer-title" }, word === null ? "The answer" : `The word “${word}”`),
     el("p", { class: "predicted" }, el("strong", {}, why.label), " ", tagging ? null : verdict),
     bar({ name: "The model says", value: why.raw_score, most: 1, shown: percent(why.raw_score), kind: "raw", marks }),
-    bar({ name: "It should say", value: why.score, most: 1, shown: percent(why.score), kind: "calibrated", marks }),
-    el("p", {}, comparison(why)),
+    bar({ name: "Calibrated", value: why.score, most: 1, shown: percent(why.score), kind: "calibrated", marks }),
+    el("p", {}, comparison(why, answer, context.page.info)),
     otherClasses(why, opened),
   );
 }
 
-function comparison(why) {
+/** What the score was calibrated on; never that it is right. */
+function comparison(why, answer, info) {
   const points = 100 * (why.score - why.raw_score);
-  if (Math.abs(points) < 1) return "It is about as sure as it should be.";
-  const side = points < 0 ? "too sure" : "not sure enough";
-  return `The model is ${side}, by ${Math.abs(points).toFixed(1)} points.`;
+  const change = Math.abs(points) < 1 ? "leaves the model's confidence as it is" : `${points < 0 ? "lowers" : "raises"} the model's confidence by ${Math.abs(points).toFixed(1)} points`;
+  const doubt = answer.unfamiliar ? " This input does not resemble them, so neither number can be relied on." : "";
+  return `Calibration ${change}. It was fitted on ${info.n_validation} validation rows.${doubt}`;
 }
 
 function otherClasses(why, open) {

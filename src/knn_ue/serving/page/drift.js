@@ -8,12 +8,18 @@ const MARKS = { off: "–", collecting: "…", steady: "✓", moving: "⚠" };
 
 export function showDrift(report, task) {
   const card = byId("drift");
-  const unit = task === "token-classification" ? "words" : "inputs";
+  const tagging = task === "token-classification";
+  const rows = tagging ? "words" : "inputs"; // neighbors are those of words
+  const sides = [
+    report.familiarity && side("Familiarity", report.familiarity, tagging ? "sentences" : "inputs", "less like the training data"),
+    report.distance && side("Distance to the neighbors", report.distance, rows, "farther"),
+    report.agreement && side("Agreement of the neighbors", report.agreement, rows, "less"),
+  ].filter(Boolean);
   card.replaceChildren(
     card.querySelector("h2"),
     el("p", { class: `drift-${report.level}` }, el("strong", {}, `${MARKS[report.level]} `), report.message),
-    ...(report.distance ? [side("Distance to the neighbors", report.distance, unit, "farther"), side("Agreement of the neighbors", report.agreement, unit, "less")] : []),
-    ...(report.distance ? [el("p", { class: "soft" }, `Outlined: validation rows. Filled: the last ${report.n} of the ${unit} that anyone sent to this server.`)] : []),
+    ...sides,
+    ...(sides.length ? [el("p", { class: "soft" }, `Outlined: validation rows. Filled: the last ${report.n} inputs that anyone sent to this server.`)] : []),
   );
   card.hidden = false;
 }

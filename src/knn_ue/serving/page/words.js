@@ -1,6 +1,7 @@
 // A tagged sentence: entities highlighted with their scores, what may be missed, and every word a button that shows why.
 
 import { el, percent } from "./dom.js";
+import { shownP } from "./familiarity.js";
 import { reasonLines } from "./reasons.js";
 
 export function sentenceWithEntities(answer, why, chosen, threshold, choose) {
@@ -77,6 +78,7 @@ function underlined(missed, inside) {
 
 function table(entities, least) {
   if (!entities.length) return el("p", {}, "No entity was found.");
+  const known = entities[0].familiarity !== undefined;
   const rows = entities.map((entity) =>
     el(
       "tr",
@@ -85,11 +87,12 @@ function table(entities, least) {
       el("td", { class: "text" }, kind(entity)),
       el("td", {}, percent(entity.raw_score)),
       el("td", {}, percent(entity.score)),
+      known ? el("td", { class: entity.unfamiliar ? "differs" : null }, `${entity.unfamiliar ? "⚠ " : ""}p = ${shownP(entity.familiarity)}`) : null,
       el("td", { class: "text" }, entity.score < least ? "✗ too unsure" : "✓ answered"),
     ),
   );
-  const heads = ["Entity", "Type", "Model says", "Should say", "Threshold"];
-  const numbers = new Set(["Model says", "Should say"]);
+  const heads = ["Entity", "Type", "Model says", "Calibrated", ...(known ? ["Familiarity"] : []), "Threshold"];
+  const numbers = new Set(["Model says", "Calibrated", "Familiarity"]);
   return el(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Entities and their scores" },

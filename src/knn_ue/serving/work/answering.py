@@ -14,6 +14,7 @@ from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
+from knn_ue.pipeline.familiar_answers import of_rows
 from knn_ue.pipeline.fitted import closeness, shown_neighbors
 from knn_ue.serving.work.explaining import Why, explain_rows
 from knn_ue.serving.work.state import Served
@@ -41,15 +42,14 @@ class Work:
 class Done:
     """What one request gets: answers (with `why` if it asked), or the outputs of the model; and from which folder.
 
-    `distance` and `agreement` are what drift is measured by; None where the method looks at no neighbors.
+    `near` is the distance and agreement of the neighbors of each row; None where the method looks at none.
     """
 
     served: Served
     answers: list[AnyAnswer]
     why: list[list[Why]]
     outputs: Outputs
-    distance: FloatArray | None = None
-    agreement: FloatArray | None = None
+    near: tuple[FloatArray, FloatArray] | None = None
 
 
 def run_batch(served: Served, works: Sequence[Work]) -> list[Done | Exception]:
@@ -102,13 +102,15 @@ def _answer(
         why: list[list[Why]] = []
         if work.kind == "explain":
             why = _explained(fitted, calibrator, work, taken, take_found(found, part))
+            if taken.groups is None:
+                known = of_rows([row for rows in why for row in rows], taken, fitted.familiarity)
+                why = [[row] for row in known]
         done[number] = Done(
             served=served,
             answers=mine,
             why=why,
             outputs=taken,
-            distance=None if near is None else near[0][part][looked_up[part]],
-            agreement=None if near is None else near[1][part][looked_up[part]],
+            near=None if near is None else (near[0][part][looked_up[part]], near[1][part][looked_up[part]]),
         )
     return done
 

@@ -1,7 +1,8 @@
-"""Is the traffic moving away from the training data? Live neighbor distances and agreement against validation's."""
+"""Is the traffic moving away from the training data? Familiarity and agreement, live and on validation."""
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
@@ -18,6 +19,7 @@ _TIMES = 2.0
 _BINS = 12
 
 Level = Literal["off", "collecting", "steady", "moving"]
+Closeness = tuple[FloatArray, FloatArray]  # mean distance and share of agreeing neighbors, one value a row each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,50 +39,76 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftReport:
-    """What the window says; `distance` and `agreement` are None until there is an input."""
+    """What the window says about the last `n` inputs.
+
+    `familiarity` is None where the encoder has no views; then `distance`, that to the neighbors, stands in for it.
+    `agreement` is None where the method has no neighbors. In tagging familiarity is that of sentences, the other two
+    are those of words.
+    """
 
     level: Level
     message: str
     n: int
     window: int
+    familiarity: Side | None = None
     distance: Side | None = None
     agreement: Side | None = None
 
 
 class DriftWindow:
-    """The last inputs' mean neighbor distance and share of agreeing neighbors; a word is an input in tagging."""
+    """The last inputs' familiarity, and their neighbors' mean distance and share of agreement, of words in tagging."""
 
     def __init__(self, size: int) -> None:
-        self._rows: deque[tuple[float, float]] = deque(maxlen=size)
+        self._familiarity: deque[float] = deque(maxlen=size)
+        self._near: deque[tuple[float, float]] = deque(maxlen=size)
         self._size = size
         self._lock = Lock()
 
-    def observe(self, distance: FloatArray, agreement: FloatArray) -> None:
-        """Remember the inputs of one request."""
+    def observe(self, familiarity: Sequence[float], near: Closeness | None) -> None:
+        """Remember the inputs of one request: their p-values, and the distance and agreement of their neighbors."""
         with self._lock:
-            self._rows.extend(zip(distance.tolist(), agreement.tolist(), strict=True))
+            self._familiarity.extend(familiarity)
+            if near is not None:
+                self._near.extend(zip(near[0].tolist(), near[1].tolist(), strict=True))
 
     def clear(self) -> None:
-        """Forget everything: the model, and so the distances, are others."""
+        """Forget everything: the model, and so all that is measured, is another."""
         with self._lock:
-            self._rows.clear()
+            self._familiarity.clear()
+            self._near.clear()
 
-    def report(self, quantiles: DriftQuantiles | None) -> DriftReport:
-        """Compare the window with the percentiles of the validation rows."""
-        if quantiles is None:
+    def report(self, quantiles: DriftQuantiles | None, *, has_familiarity: bool = False) -> DriftReport:
+        """Compare the window with the validation rows."""
+        if quantiles is None and not has_familiarity:
             return DriftReport(
-                level="off", message="This method looks at no neighbors, so drift is not measured.", n=0, window=0
+                level="off",
+                message="There are neither views nor neighbors to compare, so drift is not measured.",
+                n=0,
+                window=0,
             )
         with self._lock:
-            rows = np.array(self._rows, dtype=np.float64).reshape(-1, 2)
-        if not len(rows):
+            p_values = np.array(self._familiarity, dtype=np.float64)
+            near = np.array(self._near, dtype=np.float64).reshape(-1, 2)
+        n_inputs = len(p_values) if has_familiarity else len(near)
+        if not n_inputs:
             return DriftReport(level="collecting", message=_collecting(0), n=0, window=self._size)
-        # Far is bad, agreement is good: both are compared on the side that hurts.
-        distance = _compare(rows[:, 0], quantiles.distance, higher_is_worse=True)
-        agreement = _compare(rows[:, 1], quantiles.agreement, higher_is_worse=False)
-        level, message = _verdict(len(rows), distance.beyond, agreement.beyond)
+        familiarity = distance = agreement = None
+        if has_familiarity:
+            # In domain p-values are uniform: their percentiles are known without looking at the validation rows.
+            familiarity = _compare(p_values, np.linspace(0.0, 1.0, 101), higher_is_worse=False)
+        if quantiles is not None and len(near):
+            if not has_familiarity:
+                distance = _compare(near[:, 0], quantiles.distance, higher_is_worse=True)
+            agreement = _compare(near[:, 1], quantiles.agreement, higher_is_worse=False)
+        level, message = _verdict(n_inputs, len(near), familiarity, distance, agreement)
         return DriftReport(
-            level=level, message=message, n=len(rows), window=self._size, distance=distance, agreement=agreement
+            level=level,
+            message=message,
+            n=n_inputs,
+            window=self._size,
+            familiarity=familiarity,
+            distance=distance,
+            agreement=agreement,
         )
 
 
@@ -121,22 +149,31 @@ def _histogram(values: FloatArray, edges: FloatArray) -> list[float]:
     return found
 
 
-def _verdict(n_rows: int, far: float, differing: float) -> tuple[Level, str]:
+def _verdict(
+    n_inputs: int, n_near: int, familiarity: Side | None, distance: Side | None, agreement: Side | None
+) -> tuple[Level, str]:
     """Say "moving" where a share beyond the 5 % tail is at least twice that, and 3 standard errors above it."""
-    if n_rows < ENOUGH:
-        return "collecting", _collecting(n_rows)
-    tail = _TAIL / 100
-    limit = max(_TIMES * tail, tail + _SIGMAS * math.sqrt(tail * (1 - tail) / n_rows))
+    if n_inputs < ENOUGH:
+        return "collecting", _collecting(n_inputs)
+    usual = f"{1 - _TAIL / 100:.0%}"
     reasons = []
-    if far >= limit:
-        reasons.append(f"{far:.0%} are farther from the training data than {1 - tail:.0%} of the validation rows")
-    if differing >= limit:
-        reasons.append(f"{differing:.0%} have neighbors that agree less than those of {1 - tail:.0%} of them")
+    if familiarity is not None and familiarity.beyond >= _alarm(n_inputs):
+        reasons.append(f"{familiarity.beyond:.0%} are less like the training data than {usual} of the validation rows")
+    if distance is not None and distance.beyond >= _alarm(n_inputs):
+        reasons.append(f"{distance.beyond:.0%} are farther from the training data than {usual} of the validation rows")
+    if agreement is not None and n_near >= ENOUGH and agreement.beyond >= _alarm(n_near):
+        reasons.append(f"{agreement.beyond:.0%} have neighbors that agree less than those of {usual} of them")
     if reasons:
-        return "moving", f"The traffic is moving away from the training data: of the last {n_rows} inputs " + (
+        return "moving", f"The traffic is moving away from the training data: of the last {n_inputs} inputs " + (
             " and ".join(reasons) + "."
         )
-    return "steady", f"The last {n_rows} inputs lie among the training data as the validation rows do."
+    return "steady", f"The last {n_inputs} inputs lie among the training data as the validation rows do."
+
+
+def _alarm(n_rows: int) -> float:
+    """Return the share beyond the tail from which on the traffic is moving."""
+    tail = _TAIL / 100
+    return max(_TIMES * tail, tail + _SIGMAS * math.sqrt(tail * (1 - tail) / n_rows))
 
 
 def _collecting(n_rows: int) -> str:

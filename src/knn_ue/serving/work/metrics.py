@@ -46,6 +46,7 @@ class Metrics:
             "knn_ue_confidence", "Calibrated confidence of answers.", buckets=_SHARES, registry=registry
         )
         self.abstained = Counter("knn_ue_abstained", "Answers that were abstentions.", registry=registry)
+        self.unfamiliar = Counter("knn_ue_unfamiliar", "Inputs unlike the training data.", registry=registry)
         self.added = Counter("knn_ue_examples_added", "Examples added through this server.", registry=registry)
         self.removed = Counter("knn_ue_examples_removed", "Examples removed through this server.", registry=registry)
         self.swaps = Counter("knn_ue_swaps", "Times the folder was read again and took over.", registry=registry)
@@ -75,6 +76,7 @@ class Metrics:
     def observe_answers(self, answers: list[AnyAnswer]) -> None:
         """Count what was answered: texts, pairs or entities."""
         for answer in answers:
+            self.unfamiliar.inc(bool(answer.unfamiliar))
             for given in answer.entities if isinstance(answer, SentenceAnswer) else [answer]:
                 self.confidence.observe(given.score)
                 self.abstained.inc(given.abstained)
@@ -83,7 +85,8 @@ class Metrics:
         """Return all of them in the text format."""
         self._drift_inputs.set(drift.n)
         self._drift_moving.set(drift.level == "moving")
-        for quantity, side in (("distance", drift.distance), ("agreement", drift.agreement)):
+        for quantity in ("familiarity", "distance", "agreement"):
+            side = getattr(drift, quantity)
             if side is None:
                 continue
             values = {

@@ -100,8 +100,8 @@ class Service:
         """Return the answers to a request, and remember them for drift and metrics."""
         self.store_watch.check()
         done = await self.batcher.submit(work, len(work.examples))
-        if done.distance is not None and done.agreement is not None:
-            self.drift.observe(done.distance, done.agreement)
+        familiarity = [answer.familiarity for answer in done.answers if answer.familiarity is not None]
+        self.drift.observe(familiarity, done.near)
         self.pool.observe(work.examples)
         self.metrics.observe_answers(done.answers)
         return done
@@ -155,7 +155,8 @@ class Service:
 
     def drift_report(self) -> DriftReport:
         """Return how the last inputs compare with the validation rows."""
-        return self.drift.report(self.served.pipe.drift_)
+        pipe = self.served.pipe
+        return self.drift.report(pipe.drift_, has_familiarity=pipe.familiarity_ is not None)
 
     def facts(self) -> dict[str, Any]:
         """Return what a client may want to know about this server."""
