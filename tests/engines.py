@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from contextlib import suppress
@@ -103,9 +104,12 @@ class Milvus:
         return f"milvus://{self.host}:{_PORT}"
 
 
-def ray_node(folder: Path, host: str, *, head: str | None = None, cpus: int = 1) -> tuple[str, list[int]]:
-    """Start a Ray node on a loopback address; return the head's address and the process ids of this node."""
-    before = set(_processes(str(folder)))
+def ray_node(host: str, *, head: str | None = None, cpus: int = 1) -> tuple[str, list[int]]:
+    """Start a Ray node on a loopback address but 127.0.0.1, which Ray takes for the name of another one.
+
+    Return the head's address and the process ids of this node. Its folder is its own: sockets have short names.
+    """
+    folder = tempfile.mkdtemp(prefix="knnue-ray-")
     port = 20_000 + secrets.randbelow(10_000)
     place = ["--head", f"--port={port}", "--include-dashboard=false"] if head is None else [f"--address={head}"]
     command = [Path(sys.executable).with_name("ray"), "start", *place, f"--node-ip-address={host}"]
@@ -115,12 +119,18 @@ def ray_node(folder: Path, host: str, *, head: str | None = None, cpus: int = 1)
         "--object-store-memory=100000000",
         "--disable-usage-stats",
     ]
-    env = os.environ | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_DEDUP_LOGS": "0"}
-    subprocess.run([str(part) for part in command], check=True, capture_output=True, env=env, timeout=120)
-    return head or f"{host}:{port}", sorted(set(_processes(str(folder))) - before)
+    env = os.environ | {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    with tempfile.TemporaryFile() as log:  # no pipe: the node's processes would keep it open
+        done = subprocess.run(
+            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, timeout=120
+        )
+        log.seek(0)
+        if done.returncode:
+            raise RuntimeError(f"ray start failed: {log.read().decode()[-2000:]}")
+    return head or f"{host}:{port}", processes_with(folder)
 
 
-def _processes(word: str) -> list[int]:
+def processes_with(word: str) -> list[int]:
     """Return the processes that have `word` on their command line: every process of a Ray node has its folder."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -176,8 +186,8 @@ def start(folder: Path, venv: Path | None) -> None:
         finally:
             state["milvus"] = milvus.pid
         found |= {MILVUS: f"{milvus.host}:{_PORT}", MILVUS_VENV: str(venv.absolute())}
-    address, pids = ray_node(folder.absolute() / "ray", "127.0.0.1")
-    pids += ray_node(folder.absolute() / "ray", "127.0.0.2", head=address)[1]
+    address, pids = ray_node("127.0.0.2")
+    pids += ray_node("127.0.0.3", head=address)[1]
     found[RAY] = address
     (folder / "state.json").write_text(json.dumps(state | {"pids": pids}), encoding="utf-8")
     lines = [f"export {name}={value}\n" for name, value in found.items()]

@@ -3,15 +3,16 @@
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from knn_ue.cli.answer_formats import check_format, convert, is_json_lines
-from knn_ue.data import PairRow, Row, TaggedRow
+from knn_ue.data import Row, TaggedRow
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.pipeline.answer_lines import abstains, answer_line, encoded, input_of
 from knn_ue.storage.atomic import move_new, storage_errors, sync, take_lock
 
 Answer = dict[str, Any]
@@ -129,7 +130,7 @@ class AnswerFile:
                     "give the same input, or start again with --overwrite"
                 )
             self.n_lines = number
-            self.n_abstained += _abstains(answer)
+            self.n_abstained += abstains(answer)
             end += len(line)
             last = row, answer
         file.truncate(end)
@@ -138,9 +139,9 @@ class AnswerFile:
 
     def write(self, file: BinaryIO, row: Row, answer: Answer) -> None:
         """Append the answer to one row."""
-        file.write(_encoded(passed_on(row, answer)) + b"\n")
+        file.write(answer_line(row, answer))
         self.n_lines += 1
-        self.n_abstained += _abstains(answer)
+        self.n_abstained += abstains(answer)
 
     def _lock(self, file: BinaryIO) -> None:
         locked = take_lock(file.fileno(), seconds=0)
@@ -159,48 +160,6 @@ class AnswerFile:
             f"{path} was written by another process meanwhile and is left as it is: choose another output, or move it "
             "away and continue with --resume"
         )
-
-
-def input_of(row: Row) -> Answer:
-    """Return what an answer repeats of its row; the words of a tagged sentence are in the answer itself.
-
-    >>> from knn_ue.data import TextRow
-    >>> input_of(TextRow("a fine film", "pos"))
-    {'text': 'a fine film'}
-    """
-    if isinstance(row, TaggedRow):
-        return {}
-    if isinstance(row, PairRow):
-        return {"premise": row.premise, "hypothesis": row.hypothesis}
-    return {"text": row.text}
-
-
-def passed_on(row: Row, answer: Answer) -> Answer:
-    """Return the answer behind its input and the columns that the row had beside it.
-
-    A column that is called like a field of answers, as a label may be, is renamed.
-
-    >>> from knn_ue.data import TextRow
-    >>> passed_on(TextRow("fine", extra={"id": 7, "label": "neg"}), {"label": "pos", "score": 0.9})
-    {'text': 'fine', 'id': 7, 'input_label': 'neg', 'label': 'pos', 'score': 0.9}
-    """
-    inputs = input_of(row)
-    taken = inputs.keys() | answer.keys()
-    extra = {f"input_{name}" if name in taken else name: _plain(value) for name, value in (row.extra or {}).items()}
-    return inputs | extra | answer
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of any table as JSON knows it: dates and decimals as text, what is no number as null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    if hasattr(value, "tolist"):  # of numpy
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def is_about(answer: Answer, row: Row) -> bool:
@@ -235,13 +194,9 @@ def _same_distances(first: Any, second: Any) -> bool:
     return same_answer(*([near["distance"] for near in neighbors] for neighbors in (first, second)))
 
 
-def _abstains(answer: Answer) -> bool:
-    return bool(answer.get("abstained")) or any(entity["abstained"] for entity in answer.get("entities", ()))
-
-
 def _is_begun(line: bytes, row: Row) -> bool:
     """Say whether an unfinished line is the begin of an answer to `row`; a crash may leave zeros at its end."""
-    begin = _encoded(input_of(row))[:-1]
+    begin = encoded(input_of(row))[:-1]
     found = line.rstrip(b"\0")
     return found.startswith(begin) or begin.startswith(found)
 
@@ -253,10 +208,6 @@ def _parsed(line: bytes) -> Answer | None:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) and line.endswith(b"\n") else None
-
-
-def _encoded(answer: Answer) -> bytes:
-    return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
 def _state(path: Path) -> tuple[int, int, int, int] | None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from knn_ue.cli.engine import Address, Engine, PartRows, Workers, encode_on_ray
 from knn_ue.cli.options import (
     AsJson,
     Device,
@@ -26,7 +27,9 @@ from knn_ue.cli.options import (
 
 if TYPE_CHECKING:
     from knn_ue.calibrators import Calibrator
+    from knn_ue.data import Columns
     from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.types import Outputs
 
 _REPORT_DRAWS = 200
 
@@ -52,6 +55,10 @@ def evaluate(
     tokens_column: TokensName = None,
     tags_column: TagsName = None,
     device: Device = "auto",
+    engine: Engine = "local",
+    address: Address = None,
+    workers: Workers = None,
+    part_rows: PartRows = 10_000,
     as_json: AsJson = False,
 ) -> None:
     """Measure accuracy, calibration and ranking: the raw model, temperature scaling and the fitted method side by side.
@@ -63,7 +70,6 @@ def evaluate(
     from knn_ue.data import Columns
     from knn_ue.evaluation import evaluate as measure
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.rows import labeled_examples, maybe_labeled_examples
     from knn_ue.report import build_report
 
     columns = given_columns(
@@ -77,27 +83,13 @@ def evaluate(
     if report is not None:
         check_writable(report)
     pipe = UncertaintyPipeline.load(ue, device=device)
-    # All files are read before the model sees a row: a bad line is found at once.
-    tested = labeled_examples(test, pipe.task, pipe.class_names, name="test", columns=Columns(**columns))
-    others = {
-        name: maybe_labeled_examples(source, pipe.task, pipe.class_names, columns=Columns(**columns))
-        for name, source in _named(ood or []).items()
-    }
-    for name, (_, reason) in others.items():
-        if reason is not None:
-            say(f"{name}: only OOD metrics are reported, because {reason}")
-    with progress_bars() as progress:
-        outputs = pipe.encoder.encode(tested, progress=lambda done, total: progress("test", done, total))
-        elsewhere = {
-            name: pipe.encoder.encode(
-                examples,
-                with_labels=reason is None,
-                progress=lambda done, total, name=name: progress(name, done, total),  # type: ignore[misc]
-            )
-            for name, (examples, reason) in others.items()
-        }
-    if cut := cut_note(pipe.encoder):
-        say(f"note: {cut.removeprefix(', ')}")
+    sources, named = _named(ood or []), Columns(**columns)
+    if engine == "ray":
+        outputs, elsewhere = encode_on_ray(
+            ue, test, sources, named, address=address, workers=workers, part_rows=part_rows, device=device
+        )
+    else:
+        outputs, elsewhere = _encoded(pipe, test, sources, named)
     calibrators = _calibrators(pipe, domain)
     if report is None:
         evaluation = measure(
@@ -126,6 +118,36 @@ def evaluate(
         typer.echo(evaluation.to_json(), nl=False)
     else:
         print_evaluation(evaluation)
+
+
+def _encoded(
+    pipe: "UncertaintyPipeline", test: str, sources: dict[str, str], columns: "Columns"
+) -> "tuple[Outputs, dict[str, Outputs]]":
+    """Return what the model says about the test rows, and about those of each other domain."""
+    from knn_ue.pipeline.rows import labeled_examples, maybe_labeled_examples
+
+    # All files are read before the model sees a row: a bad line is found at once.
+    tested = labeled_examples(test, pipe.task, pipe.class_names, name="test", columns=columns)
+    others = {
+        name: maybe_labeled_examples(source, pipe.task, pipe.class_names, columns=columns)
+        for name, source in sources.items()
+    }
+    for name, (_, reason) in others.items():
+        if reason is not None:
+            say(f"{name}: only OOD metrics are reported, because {reason}")
+    with progress_bars() as progress:
+        outputs = pipe.encoder.encode(tested, progress=lambda done, total: progress("test", done, total))
+        elsewhere = {
+            name: pipe.encoder.encode(
+                examples,
+                with_labels=reason is None,
+                progress=lambda done, total, name=name: progress(name, done, total),  # type: ignore[misc]
+            )
+            for name, (examples, reason) in others.items()
+        }
+    if cut := cut_note(pipe.encoder):
+        say(f"note: {cut.removeprefix(', ')}")
+    return outputs, elsewhere
 
 
 def _calibrators(pipe: "UncertaintyPipeline", domain: str | None) -> "dict[str, Calibrator]":

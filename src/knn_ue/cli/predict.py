@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from knn_ue.cli.engine import Address, Engine, PartRows, Workers, one_input, predict_on_ray
 from knn_ue.cli.options import (
     AbstainBelow,
     AsJson,
@@ -48,11 +49,13 @@ def _stop_or_skip(value: str) -> str:
 
 def predict(
     ue: Ue,
-    input_rows: Annotated[
-        str, typer.Option("--input", metavar="F", help="The texts to answer; labels in the file are ignored.")
+    inputs: Annotated[
+        list[str],
+        typer.Option("--input", metavar="F", help="The texts to answer; labels are ignored. On Ray: may be repeated."),
     ],
     output: Annotated[
-        Path, typer.Option(metavar="F", help="The file to write the answers to: .jsonl, .csv or .parquet.")
+        Path,
+        typer.Option(metavar="F", help="The file for the answers: .jsonl, .csv or .parquet. On Ray: a folder."),
     ],
     abstain_below: AbstainBelow = None,
     top: Top = 5,
@@ -73,6 +76,10 @@ def predict(
     resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
     device: Device = "auto",
     overwrite: Overwrite = False,
+    engine: Engine = "local",
+    address: Address = None,
+    workers: Workers = None,
+    part_rows: PartRows = 10_000,
     as_json: AsJson = False,
 ) -> None:
     """Answer every row of a file with a label and a calibrated score; memory does not grow with the file.
@@ -89,13 +96,31 @@ def predict(
     from knn_ue.data.faults import stop
     from knn_ue.pipeline import UncertaintyPipeline
 
+    columns = Columns(text=text_column, premise=premise_column, hypothesis=hypothesis_column, tokens=tokens_column)
+    if engine == "ray":
+        predict_on_ray(
+            ue,
+            inputs,
+            output,
+            {"abstain_below": abstain_below, "top": top, "top_k": top_k, "domain": domain},
+            columns=columns,
+            on_error=on_error,
+            overwrite=overwrite,
+            address=address,
+            workers=workers,
+            part_rows=part_rows,
+            resume=resume,
+            device=device,
+            as_json=as_json,
+        )
+        return
+    input_rows = one_input(inputs)
     began = time.monotonic()
     answers = AnswerFile(output)
     answers.check(resume=resume, overwrite=overwrite)
     if output.exists() and Path(input_rows).exists() and output.samefile(input_rows):
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
-    columns = Columns(text=text_column, premise=premise_column, hypothesis=hypothesis_column, tokens=tokens_column)
     skipped = Skipped()
     rows = read_rows(
         input_rows,
@@ -143,7 +168,8 @@ def _continue(
     Those share a window with rows that have none. It is checked, if possible, that the last answer would be the same
     today.
     """
-    from knn_ue.cli.answer_file import passed_on, same_answer
+    from knn_ue.cli.answer_file import same_answer
+    from knn_ue.pipeline.answer_lines import passed_on
 
     begun = _LastWindow(pipe)
     last, rows = answers.keep_complete(file, begun.passed_on(rows))

@@ -1,0 +1,131 @@
+"""Options and work of `--engine ray`: the same commands on a cluster."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from knn_ue.cli.options import progress_bars, say
+from knn_ue.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from knn_ue.data import Columns
+    from knn_ue.types import Outputs
+
+_ENGINES = ("local", "ray")
+
+
+def _known_engine(name: str) -> str:
+    if name not in _ENGINES:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(_ENGINES)}")
+    return name
+
+
+Engine = Annotated[
+    str, typer.Option("--engine", metavar="E", callback=_known_engine, help="local (this process) or ray (a cluster).")
+]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", metavar="A", help="Ray cluster to use, HOST:6379 (default: start one here, and end it)."),
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, metavar="N", help="Workers on Ray, one CPU each (default: all CPUs).")
+]
+PartRows = Annotated[int, typer.Option("--part-rows", min=1, metavar="N", help="Rows per part on Ray.")]
+
+
+def one_input(inputs: list[str]) -> str:
+    """Return the one file that this process answers."""
+    if len(inputs) != 1:
+        raise InvalidInputError(
+            f"one --input is answered at a time, got {len(inputs)}: use --engine ray for many files"
+        )
+    return inputs[0]
+
+
+def predict_on_ray(
+    ue: Path,
+    inputs: list[str],
+    output: Path,
+    options: dict[str, Any],
+    *,
+    columns: "Columns",
+    on_error: str,
+    overwrite: bool,
+    address: str | None,
+    workers: int | None,
+    part_rows: int,
+    resume: bool,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Answer the files on a cluster and say what came of it."""
+    from knn_ue.distributed import predict_files
+
+    if on_error != "stop" or overwrite:
+        raise InvalidInputError("--on-error skip and --overwrite are for one file: leave them out with --engine ray")
+
+    began = time.monotonic()
+    try:
+        with progress_bars() as progress:
+            done = predict_files(
+                ue,
+                inputs,
+                output,
+                address=address,
+                workers=workers,
+                part_rows=part_rows,
+                resume=resume,
+                columns=columns,
+                device=device,
+                progress=progress,
+                **options,
+            )
+    except BaseException:
+        if (output / "manifest.json").exists():
+            say(f"knn-ue: finished parts are kept in {output}: continue with --resume")
+        raise
+    seconds = time.monotonic() - began
+    if as_json:
+        found = {"output": str(output), "rows": done.n_rows, "parts": len(done.parts), "parts_resumed": done.n_resumed}
+        typer.echo(json.dumps(found | {"abstained": done.n_abstained, "seconds": round(seconds, 1)}))
+        return
+    kept = f" ({done.n_resumed} from before)" if done.n_resumed else ""
+    typer.echo(
+        f"{output}: {done.n_rows} answers in {len(done.parts)} parts{kept}, {done.n_abstained} abstentions, "
+        f"{seconds:.1f} s"
+    )
+
+
+def encode_on_ray(
+    ue: Path,
+    test: str,
+    others: dict[str, str],
+    columns: "Columns",
+    *,
+    address: str | None,
+    workers: int | None,
+    part_rows: int,
+    device: str,
+) -> "tuple[Outputs, dict[str, Outputs]]":
+    """Return what the model says about the test rows and those of other domains, encoded on a cluster."""
+    from knn_ue.distributed.evaluating import encode_files
+
+    with progress_bars() as progress:
+        found = encode_files(
+            ue,
+            {"test": [test]} | {name: [source] for name, source in others.items()},
+            address=address,
+            workers=workers,
+            part_rows=part_rows,
+            columns=columns,
+            device=device,
+            progress=progress,
+        )
+    tested = found.pop("test")
+    for name, outputs in found.items():
+        if outputs.labels is None:
+            say(f"{name}: only OOD metrics are reported, because not every row has a label that the model knows")
+    return tested, found

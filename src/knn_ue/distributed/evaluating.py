@@ -1,0 +1,147 @@
+"""`evaluate_files`: the model runs on the cluster, the metrics are computed here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knn_ue.data import Columns
+from knn_ue.distributed.cluster import cluster, run_parts
+from knn_ue.distributed.manifest import Part, plan, rows_of
+from knn_ue.encoding import Example
+from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation import Evaluation
+from knn_ue.evaluation import evaluate as measure
+from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.rows import labeled_examples, maybe_labeled_examples
+from knn_ue.types import Outputs, Progress
+
+_TEST = "test"
+
+
+def evaluate_files(
+    ue: str | Path,
+    test: Sequence[str | Path],
+    out_of_domain: Mapping[str, Sequence[str | Path]] | None = None,
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    part_rows: int = 10_000,
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Return every metric on the labeled rows of the `test` files, as `UncertaintyPipeline.evaluate` does.
+
+    Workers encode the rows; features and logits come back here, where they must fit into memory, and the neighbors are
+    searched from here. `options` are those of `knn_ue.evaluate`: `n_bins`, `n_bootstrap`, `level`, `seed`.
+    """
+    pipe = UncertaintyPipeline.load(ue, device=device)
+    found = encode_files(
+        ue,
+        {_TEST: test, **(out_of_domain or {})},
+        address=address,
+        workers=workers,
+        part_rows=part_rows,
+        device=device,
+        progress=progress,
+    )
+    tested = found.pop(_TEST)
+    tested.require_labels("evaluate_files")
+    return measure({pipe.method_: pipe.calibrator_}, tested, out_of_domain=found or None, **options)
+
+
+def encode_files(
+    ue: str | Path,
+    sets: Mapping[str, Sequence[str | Path]],
+    *,
+    address: str | None,
+    workers: int | None,
+    part_rows: int,
+    columns: Columns | None = None,
+    device: str,
+    progress: Progress | None,
+) -> dict[str, Outputs]:
+    """Return what the model says about the rows of each set of files; labels only where every row has a known one."""
+    # Tag schemes are inferred from whole files, so those are not cut.
+    cut = UncertaintyPipeline.load(ue, device=device).task != "token-classification"
+    jobs: list[tuple[str, Part]] = []
+    for name, files in sets.items():
+        manifest = plan(files, Path(ue), {}, part_rows=part_rows, cut=cut)
+        jobs += [(name, part) for part in manifest.parts]
+    numbered = [replace(part, number=number) for number, (_, part) in enumerate(jobs)]
+    encoded: dict[int, Outputs] = {}
+    n_lines = sum(part.n_lines or 0 for part in numbered)
+
+    def finished(part: Part, outputs: Outputs) -> None:
+        encoded[part.number] = outputs
+        if progress is not None:
+            done = sum(numbered[number].n_lines or 0 for number in encoded)
+            progress("encoded", done, n_lines)
+
+    with cluster(address, workers) as n_workers:
+        import ray
+
+        worker = ray.remote(num_cpus=1)(_Encoder)
+        names = {part.number: name for part, (name, _) in zip(numbered, jobs, strict=True)}
+        must = {number for number, name in names.items() if name == _TEST}
+        run_parts(lambda: worker.remote(str(Path(ue).absolute()), device, must, columns), numbered, n_workers, finished)
+    return {name: _joined([encoded[number] for number in sorted(encoded) if names[number] == name]) for name in sets}
+
+
+class _Encoder:
+    """A worker: holds the model, encodes one part after the other; parts in `must` need labels."""
+
+    def __init__(self, ue: str, device: str, must: set[int], columns: Columns | None) -> None:
+        self._pipe = UncertaintyPipeline.load(ue, device=device)
+        self._must, self._columns = must, columns
+
+    def ready(self) -> bool:
+        """Return once the model is loaded."""
+        return True
+
+    def run(self, part: Part) -> Outputs:
+        """Return what the model says about the rows of a part, without their texts."""
+        pipe = self._pipe
+        reason: str | None = None
+        examples: list[Example]
+        if part.number in self._must:
+            examples = labeled_examples(
+                rows_of(part, pipe.task, labeled=True, columns=self._columns), pipe.task, pipe.class_names, name="test"
+            )
+        else:
+            try:
+                found = list(rows_of(part, pipe.task, labeled=True, columns=self._columns))
+            except InvalidInputError:
+                found = list(rows_of(part, pipe.task, labeled=False, columns=self._columns))
+            examples, reason = maybe_labeled_examples(found, pipe.task, pipe.class_names)
+        outputs = pipe.encoder.encode(examples, with_labels=reason is None)
+        return replace(outputs, texts=None, pairs=None)
+
+
+def _joined(parts: Sequence[Outputs]) -> Outputs:
+    """Return the rows of all parts as one; labels only where every part has them."""
+    if not parts:
+        raise InvalidInputError("the files hold no rows: name files with at least one")
+    first = parts[0]
+
+    def join(arrays: Sequence[Any]) -> Any:
+        return None if any(array is None for array in arrays) else np.concatenate(arrays)
+
+    groups, n_groups = [], 0
+    for part in parts:
+        groups.append(None if part.groups is None else part.groups + n_groups)
+        n_groups += 0 if part.groups is None else int(part.groups.max(initial=-1)) + 1
+    layers = None
+    if first.layers is not None:
+        layers = [join([part.layers[number] for part in parts if part.layers]) for number in range(len(first.layers))]
+    return Outputs(
+        logits=join([part.logits for part in parts]),
+        features=join([part.features for part in parts]),
+        labels=join([part.labels for part in parts]),
+        layers=layers,
+        groups=join(groups),
+        class_names=first.class_names,
+    )
