@@ -16,6 +16,7 @@ from knn_ue.evaluation import Evaluation
 from knn_ue.evaluation import evaluate as measure
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.rows import labeled_examples, maybe_labeled_examples
+from knn_ue.tasks import TASKS
 from knn_ue.types import Outputs, Progress
 
 _TEST = "test"
@@ -66,7 +67,7 @@ def encode_files(
 ) -> dict[str, Outputs]:
     """Return what the model says about the rows of each set of files; labels only where every row has a known one."""
     # Tag schemes are inferred from whole files, so those are not cut.
-    cut = UncertaintyPipeline.load(ue, device=device).task != "token-classification"
+    cut = not TASKS[UncertaintyPipeline.load(ue, device=device).task].is_tagging
     jobs: list[tuple[str, Part]] = []
     for name, files in sets.items():
         manifest = plan(files, Path(ue), {}, part_rows=part_rows, cut=cut)

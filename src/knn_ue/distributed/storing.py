@@ -12,6 +12,7 @@ from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.stores import MilvusStore
 from knn_ue.stores.contract import StoredRows
+from knn_ue.tasks import TASKS
 from knn_ue.types import Progress
 
 _WORDS = 1 << 20  # ids for the words of one sentence
@@ -37,7 +38,7 @@ def build_store(
     paths, and the variable KNN_UE_STORE_TOKEN where the server wants a token.
     """
     pipe = UncertaintyPipeline.from_pretrained(model, task, device=device)
-    tagging = pipe.task == "token-classification"
+    tagging = TASKS[pipe.task].is_tagging
     manifest = plan(inputs, Path(model), {}, part_rows=part_rows, cut=not tagging)
     n_lines = sum(part.n_lines or 0 for part in manifest.parts)
     n_columns = pipe.encoder.encode([]).require_features("build_store").shape[1]
