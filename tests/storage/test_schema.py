@@ -44,7 +44,7 @@ GOOD = {
 }
 BAD = {
     "count": [None, True, 0, 6, 1.0, "3", [3], 10**400, float("nan")],
-    "name": [None, 3, "", "abcd", ["a"]],
+    "name": [None, 3, "", "abcd", ["a"], "a\ud800"],
     "kind": [None, "c", 0, ["a"], {}],
     "flag": [None, 0, 1, "true"],
     "pair": [None, [], [1], [1, 2, 3], [1, "2"], [1, float("inf")], [1, float("nan")], [1, 10**400], "ab", {"0": 1}],

@@ -162,7 +162,9 @@ class HuggingFaceEncoder(Encoder):
                 stacklevel=2,
             )
         with loading(path):
-            return cls(model.to(place), tokenizer, known, options=options, source=source)
+            encoder = cls(model.to(place), tokenizer, known, options=options, source=source)
+            encoder._try_out()
+        return encoder
 
     def with_options(self, **changes: Any) -> "HuggingFaceEncoder":
         """Return an encoder with the same model in memory and other options."""
@@ -203,7 +205,6 @@ class HuggingFaceEncoder(Encoder):
             encoder = cls.from_pretrained(
                 model, part.task, device=device, trust_remote_code=trust_remote_code, **options
             )
-            encoder._try_out(model)
         found = encoder.source and encoder.source.commit
         if None not in (commit, found) and commit != found:
             raise StorageError(
@@ -212,13 +213,12 @@ class HuggingFaceEncoder(Encoder):
             )
         return encoder
 
-    def _try_out(self, path: str | Path) -> None:
+    def _try_out(self) -> None:
         """Run the model once, on a word: what is wrong with its files is found before a user meets it."""
         word: Any = ["a"] if TASKS[self.task].is_tagging else ("a", "a") if TASKS[self.task].is_pair else "a"
-        with loading(path):
-            made = self.pieces_of(list(read_examples([word], self.task)))
-            if not all(np.isfinite(values).all() for values in self.forward(made.pieces).values()):
-                raise ValueError("it gives no finite numbers")
+        made = self.pieces_of(list(read_examples([word], self.task)))
+        if not all(np.isfinite(values).all() for values in self.forward(made.pieces).values()):
+            raise ValueError("it gives no finite numbers")
 
     def _write_files(self, folder: Path) -> None:
         save_model(folder, self.model)

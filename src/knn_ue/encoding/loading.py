@@ -90,7 +90,8 @@ def load_tokenizer(path: str | Path, task: Task, *, trust_remote_code: bool = Fa
     extra = {"add_prefix_space": True} if words else {}
     with loading(path):
         tokenizer = AutoTokenizer.from_pretrained(str(path), trust_remote_code=trust_remote_code, **extra)
-    if len(tokenizer) <= len(tokenizer.all_special_ids):  # transformers makes up an empty one where there is none
+        is_empty = len(tokenizer) <= len(tokenizer.all_special_ids)
+    if is_empty:  # transformers makes up an empty one where there is none
         raise InvalidInputError(f"{path} has no tokenizer: save it there with tokenizer.save_pretrained")
     if not tokenizer.is_fast:
         raise InvalidInputError(f"{path} has only a slow tokenizer, which cannot tell words apart: save a fast one")

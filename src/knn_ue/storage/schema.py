@@ -165,6 +165,8 @@ def _read_scalar(rule: Any, value: Any, name: str) -> Any:
         return number
     if rule not in _WHAT or type(value) is not rule:  # a bool is no number
         raise ValueError(f"{name} must be {_WHAT.get(rule, rule)}, got {_short(value)}")
+    if rule is str and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise ValueError(f"{name} must be valid Unicode")
     return value
 
 

@@ -222,6 +222,16 @@ def test_a_server_waits_for_its_turn_and_is_then_the_only_one(method, folder, cl
     assert added == [{"ids": [[60]], "n_stored": 61}]
 
 
+def test_an_id_that_is_not_written_in_plain_digits_removes_nothing(folder, client_of):
+    client = client_of(folder())
+    numbers = ["1_1", "1.0", "1e1", "+1", "-1", "01", "%201", "1%20", "٣", "0x1", "9" * 30, "x"]
+
+    found = {client.delete(f"/examples/{number}").status_code for number in numbers}
+
+    assert found == {422}
+    assert client.delete("/examples/11").json() == {"removed": 11, "n_stored": 59}
+
+
 @pytest.mark.parametrize("place", [".", "calibrator.*/store.*"])
 def test_a_writer_that_hangs_makes_nobody_wait_for_ever(place, folder, client_of):
     path = folder()

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Coroutine
 from dataclasses import asdict
 from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Request, Response
+from pydantic import BeforeValidator
 
 from knn_ue.pipeline.domains import asked_domains
 from knn_ue.report.html_page import style_sheet
@@ -45,6 +47,7 @@ Result = TypeVar("Result")
 
 _MAX_EXPLAINED = 16  # inputs: each carries all its reasons, and in tagging for every word
 _MAX_ID = 2**62
+_ID = re.compile(r"0|[1-9][0-9]{0,18}")
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -155,7 +158,9 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         return _json({"inputs": drawn, "source": service.pool.source, "n_pool": len(service.pool)})
 
     @router.delete("/examples/{id}", responses=documented(404, 409, 422) | {200: {"model": RemovedResponse}})
-    async def remove_example(example: Annotated[int, Path(alias="id", ge=0, le=_MAX_ID)]) -> Response:
+    async def remove_example(
+        example: Annotated[int, BeforeValidator(_plain_digits), Path(alias="id", ge=0, le=_MAX_ID)],
+    ) -> Response:
         """Forget a stored example, by the id that answers show: on disk before this answers."""
         _check_writable(service)
         return _json({"removed": example, "n_stored": await service.remove(example)})
@@ -173,6 +178,13 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         served, changed = await service.keeper.reload()
         sentence = "the folder was read again" if changed else "the folder has not changed"
         return _json(_changed(changed, served.generation, served.pipe.threshold_, sentence))
+
+
+def _plain_digits(number: object) -> object:
+    """Refuse what Python would read as a number too, such as 1_1 or 1.0: it is another example than was meant."""
+    if not isinstance(number, str) or not _ID.fullmatch(number):
+        raise ValueError("an id is written in the digits 0 to 9, without leading zeros")
+    return number
 
 
 def _add_facts(router: APIRouter, service: Service) -> None:
