@@ -143,6 +143,24 @@ class Outputs:
         return self.labels
 
 
+def join_outputs(first: Outputs, second: Outputs) -> Outputs:
+    """Return the rows of two outputs of one model, one after the other; what only one of them has is left out."""
+
+    def both(name: str) -> Any:
+        values = getattr(first, name), getattr(second, name)
+        if any(value is None for value in values):
+            return None
+        return np.concatenate(values) if isinstance(values[0], np.ndarray) else [*values[0], *values[1]]
+
+    groups, layers = both("groups"), None
+    if groups is not None and first.groups is not None and len(first):
+        groups[len(first) :] += int(first.groups.max()) + 1
+    if first.layers is not None and second.layers is not None:
+        layers = [np.concatenate(pair) for pair in zip(first.layers, second.layers, strict=True)]
+    rows = ("logits", "features", "labels", "views", "decoded", "texts", "pairs", "words")
+    return Outputs(**{name: both(name) for name in rows}, groups=groups, layers=layers, class_names=first.class_names)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Neighbors:
     """The k nearest stored examples of n queries, nearest first; equal distances by rising id.

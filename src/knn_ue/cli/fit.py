@@ -79,6 +79,9 @@ def fit(
     false_alarm_rate: Annotated[
         float, typer.Option(metavar="A", help="Share of in-domain inputs that may be called unfamiliar.")
     ] = FALSE_ALARM_RATE,
+    robust: Annotated[
+        bool, typer.Option("--robust", help="Fit on perturbed copies too: lower scores, for domains that are harder.")
+    ] = False,
     task: Annotated[
         str | None,
         typer.Option(metavar=TASK_METAVAR, callback=known_task, help="Default: what the model was trained for."),
@@ -128,6 +131,7 @@ def fit(
             delta=delta,
             decisions=decisions,
             false_alarm_rate=false_alarm_rate,
+            robust=robust,
             progress=progress,
             **columns,
         )

@@ -46,7 +46,8 @@ class Fitted:
 
     `validation` are the outputs of all validation rows; `held_out` (n,) marks those kept for the `decisions`, which the
     calibrator has not seen. `drift` is None where the method has no neighbors, `familiarity` where the encoder has no
-    views. `domains` are those it was adapted to, by name.
+    views. `domains` are those it was adapted to, by name. `copies` are the outputs of perturbed validation rows that a
+    robust fit saw too.
     """
 
     method: str
@@ -57,6 +58,7 @@ class Fitted:
     drift: DriftQuantiles | None
     domains: Mapping[str, Domain] = field(default_factory=dict)
     familiarity: Familiarity | None = None
+    copies: Outputs | None = None
 
     @property
     def threshold(self) -> RiskThreshold | None:

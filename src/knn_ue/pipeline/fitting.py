@@ -12,6 +12,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, check_choice, check_positive
 from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data import Columns
+from knn_ue.data.perturb import perturbed_rows
 from knn_ue.data.splits import half_of
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding.contract import Encoder, EncoderOptions
@@ -34,7 +35,7 @@ from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_opti
 from knn_ue.stores.faiss_index import check_index
 from knn_ue.tasks import TASKS
 from knn_ue.tuning import Tolerance, Tuning, tune_index
-from knn_ue.types import Outputs, Progress, Step
+from knn_ue.types import Outputs, Progress, Step, join_outputs
 
 
 def searches(method: str) -> bool:
@@ -119,6 +120,7 @@ class FitOptions:
     max_stored: int | None = None
     decisions: tuple[Decision, ...] = ()
     false_alarm_rate: float = FALSE_ALARM_RATE
+    robust: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -179,20 +181,46 @@ def fit_rows(
     held_out = np.zeros(len(outputs), dtype=bool)
     if options.decisions:
         held_out = _half(outputs, options.seed)
+    copies = None
+    if options.robust:
+        copies = _perturbed(encoder, validation, outputs, held_out, options.seed)
     calibrator = _stored(options, stored, outputs.take(~held_out), progress)
-    fitted = fit_outputs(options.method, calibrator, outputs, held_out, options.decisions)
+    fitted = fit_outputs(options.method, calibrator, outputs, held_out, options.decisions, copies=copies)
     return replace(fitted, familiarity=scored.familiarity(outputs, options.false_alarm_rate))
 
 
+def _perturbed(
+    encoder: Encoder, rows: list[Example] | Outputs, outputs: Outputs, held_out: BoolArray, seed: int
+) -> Outputs:
+    """Return what the model says of one perturbed copy of each validation row that fits the calibrator."""
+    if isinstance(rows, Outputs):
+        raise InvalidInputError("robust needs the validation rows, to perturb their texts: pass rows, not Outputs")
+    number = np.arange(len(outputs)) if outputs.groups is None else np.unique(outputs.groups, return_inverse=True)[1]
+    kept = np.unique(number[~held_out]).tolist()
+    with_words = [row for row in rows if row.parts]
+    copies = perturbed_rows([(with_words[n].parts, with_words[n].labels or ()) for n in kept], encoder.task, seed=seed)
+    return encoder.encode([Example(parts, labels) for parts, labels in copies])
+
+
 def fit_outputs(
-    method: str, calibrator: Calibrator, validation: Outputs, held_out: BoolArray, decisions: Sequence[Decision]
+    method: str,
+    calibrator: Calibrator,
+    validation: Outputs,
+    held_out: BoolArray,
+    decisions: Sequence[Decision],
+    *,
+    copies: Outputs | None = None,
 ) -> Fitted:
     """Fit the calibrator on the validation rows that are not held out, and the decisions on those that are.
 
-    The neighbors of the validation rows are searched once for all of it.
+    `copies` of the former, perturbed, are fitted on too. The neighbors of the validation rows are searched once for
+    all of it.
     """
     found = calibrator.search(validation)
-    calibrator.fit(validation.take(~held_out), found=_part(found, ~held_out))
+    if copies is None:
+        calibrator.fit(validation.take(~held_out), found=_part(found, ~held_out))
+    else:
+        calibrator.fit(join_outputs(validation.take(~held_out), copies))
     if decisions:
         scored = score_answers(validation.take(held_out), calibrator, found=_part(found, held_out))
         decisions = [decision.fit(scored) for decision in decisions]
@@ -203,6 +231,7 @@ def fit_outputs(
         held_out=held_out,
         decisions=tuple(decisions),
         drift=drift_quantiles(calibrator, validation, found=found),
+        copies=copies,
     )
 
 
@@ -222,7 +251,9 @@ def _part(found: Found, rows: BoolArray) -> Found | None:
 
 def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
     """Fit `calibrator` and the decisions again on the rows that `fitted` was fitted on; domains keep their scales."""
-    again = fit_outputs(fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions)
+    again = fit_outputs(
+        fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions, copies=fitted.copies
+    )
     return replace(again, domains=fitted.domains, familiarity=fitted.familiarity)
 
 

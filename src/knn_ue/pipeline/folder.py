@@ -37,6 +37,7 @@ from knn_ue.types import Outputs
 
 KIND = "pipeline"
 _FAMILIARITY = "familiarity."
+_COPIES = "copies."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +186,8 @@ def _to_arrays(fitted: Fitted) -> Arrays:
         arrays |= {"drift_distance": fitted.drift.distance, "drift_agreement": fitted.drift.agreement}
     if fitted.familiarity is not None:
         arrays |= {f"{_FAMILIARITY}{name}": values for name, values in fitted.familiarity.to_arrays().items()}
+    if fitted.copies is not None:
+        arrays |= {f"{_COPIES}{name}": array for name, array in outputs_to_arrays(fitted.copies).items()}
     return arrays | domains_to_plain(fitted.domains)[1]
 
 
@@ -214,9 +217,19 @@ def _fitted_of(stored: FolderContent) -> Fitted:
             drift=drift,
             domains=domains_from_plain(options.domains, arrays),
             familiarity=_familiarity(arrays, options.false_alarm_rate),
+            copies=_copies_of(arrays, options.class_names),
         )
         check_consistent(fitted)
         return fitted
+
+
+def _copies_of(arrays: Arrays, class_names: tuple[str, ...]) -> Outputs | None:
+    own = {name.removeprefix(_COPIES): array for name, array in arrays.items() if name.startswith(_COPIES)}
+    if not own:
+        return None
+    copies = outputs_from_arrays(own, class_names)
+    copies.require_labels("the perturbed copies in a UE folder")
+    return copies
 
 
 def _widths(outputs: Outputs) -> list[int]:

@@ -121,6 +121,7 @@ class UncertaintyPipeline(WithDomains):
         delta: float = 0.1,
         decisions: Sequence[Decision] = (),
         false_alarm_rate: float = FALSE_ALARM_RATE,
+        robust: bool = False,
         seed: int = 0,
         progress: Progress | None = None,
         **columns: Unpack[ColumnNames],
@@ -137,6 +138,10 @@ class UncertaintyPipeline(WithDomains):
         `columns` name those of files and frames that are not called as our keys are (text="review", label="stars").
         `progress` is called with "training" or "validation", the rows done and the rows in all.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
+
+        `robust` fits on a perturbed copy of each validation row too (words dropped, misspelled, replaced; texts cut and
+        joined), so scores are lower under shift: better where a new domain is harder, worse where it is easier, and in
+        domain. See docs/adapting.md.
 
         With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
@@ -155,6 +160,7 @@ class UncertaintyPipeline(WithDomains):
             max_stored=max_stored,
             decisions=all_decisions(decisions, target_risk, delta),
             false_alarm_rate=false_alarm_rate,
+            robust=robust,
             seed=seed,
         )
         encoder = encoder_for(self.encoder, self._user_options, method)
