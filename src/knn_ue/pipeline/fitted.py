@@ -10,6 +10,7 @@ from knn_ue.answers import NeighborExample
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.decisions import Decision, RiskThreshold
+from knn_ue.errors import NotFittedError
 from knn_ue.familiarity import ROWS, Familiarity
 from knn_ue.methods import METHODS
 from knn_ue.stores import NeighborStore, folder_of
@@ -64,6 +65,47 @@ class Fitted:
     def threshold(self) -> RiskThreshold | None:
         """The decision that keeps a target risk; None where no risk was named."""
         return next((found for found in self.decisions if isinstance(found, RiskThreshold)), None)
+
+
+class WithFitted:
+    """The part of `UncertaintyPipeline` that tells what was fitted."""
+
+    fitted_: Fitted
+
+    @property
+    def method_(self) -> str:
+        """The name of the method that was fitted."""
+        return self._ready().method
+
+    @property
+    def calibrator_(self) -> Calibrator:
+        """The fitted calibrator."""
+        return self._ready().calibrator
+
+    @property
+    def threshold_(self) -> RiskThreshold | None:
+        """What came of `target_risk`; None where no risk was named."""
+        return self._ready().threshold
+
+    @property
+    def decisions_(self) -> tuple[Decision, ...]:
+        """The fitted decisions; `threshold_` is one of them."""
+        return self._ready().decisions
+
+    @property
+    def validation_(self) -> Outputs:
+        """The outputs of all validation rows."""
+        return self._ready().validation
+
+    @property
+    def drift_(self) -> DriftQuantiles | None:
+        """Distance and agreement of the validation rows' neighbors; None where the method has none."""
+        return self._ready().drift
+
+    def _ready(self) -> Fitted:
+        if not hasattr(self, "fitted_"):
+            raise NotFittedError(type(self).__name__)
+        return self.fitted_
 
 
 def check_consistent(fitted: Fitted) -> None:

@@ -9,16 +9,15 @@ from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators import Calibrator
 from knn_ue.data.columns import ColumnNames, Columns
-from knn_ue.decisions import Decision, RiskThreshold
+from knn_ue.decisions import Decision
 from knn_ue.encoding import Encoder, Example, Pooling
 from knn_ue.encoding.inputs import windows
-from knn_ue.errors import NotFittedError
 from knn_ue.evaluation import Evaluation, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.pipeline.answers import check_abstain_below
 from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
 from knn_ue.pipeline.familiar_answers import check_explains, explain_outputs, measurable
-from knn_ue.pipeline.fitted import DriftQuantiles, Fitted
+from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import (
     FitOptions,
     all_decisions,
@@ -139,9 +138,7 @@ class UncertaintyPipeline(WithDomains):
         `progress` is called with "training" or "validation", the rows done and the rows in all.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
 
-        `robust` fits on a perturbed copy of each validation row too (words dropped, misspelled, replaced; texts cut and
-        joined), so scores are lower under shift: better where a new domain is harder, worse where it is easier, and in
-        domain. See docs/adapting.md.
+        `robust` fits on perturbed copies of the validation rows too: lower scores, see docs/adapting.md.
 
         With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
@@ -334,41 +331,6 @@ class UncertaintyPipeline(WithDomains):
     def class_names(self) -> tuple[str, ...]:
         """The labels the model knows, in the order of its logits."""
         return self.encoder.class_names
-
-    @property
-    def method_(self) -> str:
-        """The name of the method that was fitted."""
-        return self._ready().method
-
-    @property
-    def calibrator_(self) -> Calibrator:
-        """The fitted calibrator."""
-        return self._ready().calibrator
-
-    @property
-    def threshold_(self) -> RiskThreshold | None:
-        """What came of `target_risk`; None where no risk was named."""
-        return self._ready().threshold
-
-    @property
-    def decisions_(self) -> tuple[Decision, ...]:
-        """The fitted decisions; `threshold_` is one of them."""
-        return self._ready().decisions
-
-    @property
-    def validation_(self) -> Outputs:
-        """The outputs of all validation rows."""
-        return self._ready().validation
-
-    @property
-    def drift_(self) -> DriftQuantiles | None:
-        """Distance and agreement of the validation rows' neighbors; None where the method has none."""
-        return self._ready().drift
-
-    def _ready(self) -> Fitted:
-        if not hasattr(self, "fitted_"):
-            raise NotFittedError(type(self).__name__)
-        return self.fitted_
 
     def _answers(
         self, examples: Iterator[Example], abstain_below: float | None, top: int, top_k: int | None, domain: str | None

@@ -11,18 +11,17 @@ from knn_ue.arrays import FloatArray
 from knn_ue.encoding import Encoder
 from knn_ue.familiarity import Familiarity
 from knn_ue.pipeline.domains import DEFAULT, adapt_fitted, forget_domain
-from knn_ue.pipeline.fitted import Fitted
+from knn_ue.pipeline.fitted import WithFitted
 from knn_ue.pipeline.rows import Rows, labeled_examples
 from knn_ue.pipeline.sampling import SampledRow, sample_rows, weights_of
 from knn_ue.tasks import Task
 from knn_ue.types import Outputs
 
 
-class WithDomains(ABC):
+class WithDomains(WithFitted, ABC):
     """The part of `UncertaintyPipeline` that notices other domains and adapts to them; see docs/adapting.md."""
 
     encoder: Encoder
-    fitted_: Fitted
 
     @property
     @abstractmethod
@@ -32,9 +31,6 @@ class WithDomains(ABC):
     def __call__(
         self, inputs: object, *, abstain_below: float | None = None, top: int = 5, domain: str | None = None
     ) -> list[AnyAnswer]: ...
-
-    @abstractmethod
-    def _ready(self) -> Fitted: ...
 
     def adapt(
         self,
