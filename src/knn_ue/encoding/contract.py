@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, get_args
 
-from knn_ue.arrays import check_choice, check_positive
+from knn_ue.arrays import check_choice, check_not_empty, check_positive
 from knn_ue.encoding.inputs import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import SubfolderWriter
 from knn_ue.tasks import TASKS, Task
 from knn_ue.types import Outputs, Step
 
-Pooling = Literal["cls", "last", "mean", "pooled"]
+Pooling = Literal["cls", "last", "mean", "cls+mean", "pooled"]
 
 # What is larger is a slip of the hand, or a folder that was made to take all memory or time.
 _MOST = {"batch_size": 1 << 16, "passes": 10_000, "max_length": 1 << 20, "context_words": 1 << 16}
@@ -26,22 +26,22 @@ class EncodingOptions:
     """What a feature is.
 
     `pooling`: "cls" (the CLS token; in tagging the first sub-word of each word), "last" (the last real token, for
-    decoder-only models), "mean" (over all real tokens, the special ones among them) or "pooled" (what the head's last
-    linear layer reads, at the position where the model classifies). None is "cls" where the model has a CLS token that
-    sees the text, and "last" otherwise; the encoder's own options hold the choice. `layer` counts as
-    `hidden_states` does: 0 the embeddings, 1 the first layer, -1 the final one. `all_layers` adds every layer but
-    the embeddings to `Outputs.layers`. `max_length` counts sub-words and special tokens and ends where the
-    positions of the model do; None is what it was made for, at most 512. `context_words` on each side surround a
-    tagged word in `Outputs.texts`. `views` adds what familiarity looks at to `Outputs.views`. With `passes` above 1
-    the logits are the log of the mean probability over so many passes with dropout; features stay those of one pass
-    without.
+    decoder-only models), "mean" (over all real tokens, the special ones among them), "cls+mean" (both, each of length
+    1, side by side) or "pooled" (what the head's last linear layer reads, at the position where the model classifies).
+    None is "cls" where the model has a CLS token that sees the text, and "last" otherwise; the encoder's own options
+    hold the choice. `layer` counts as `hidden_states` does: 0 the embeddings, 1 the first layer, -1 the final one;
+    several are put side by side, each of length 1. `all_layers` adds every layer but the embeddings to
+    `Outputs.layers`. `max_length` counts sub-words and special tokens and ends where the positions of the model do;
+    None is what it was made for, at most 512. `context_words` on each side surround a tagged word in `Outputs.texts`.
+    `views` adds what familiarity looks at to `Outputs.views`. With `passes` above 1 the logits are the log of the mean
+    probability over so many passes with dropout; features stay those of one pass without.
 
     >>> EncodingOptions(pooling="mean").layer
     -1
     """
 
     pooling: Pooling | None = None
-    layer: int = -1
+    layer: int | tuple[int, ...] = -1
     all_layers: bool = False
     max_length: int | None = None
     batch_size: int = 32
@@ -50,6 +50,9 @@ class EncodingOptions:
     views: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.layer, int):
+            object.__setattr__(self, "layer", tuple(self.layer))
+            check_not_empty(len(self.layers), "layer")
         if self.pooling is not None:
             check_choice(self.pooling, "pooling", get_args(Pooling))
         for name, most in _MOST.items():
@@ -66,9 +69,14 @@ class EncodingOptions:
                 'drop it, or use pooling="cls"'
             )
 
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers that features are made of."""
+        return (self.layer,) if isinstance(self.layer, int) else self.layer
+
     def check_task(self, task: Task) -> None:
         """Raise where `pooling` has no meaning for the task."""
-        if TASKS[task].is_tagging and self.pooling in ("last", "mean"):
+        if TASKS[task].is_tagging and self.pooling in ("last", "mean", "cls+mean"):
             raise InvalidInputError(
                 f'pooling="{self.pooling}" is for whole texts; a tagged word is represented by its first sub-word: '
                 'use pooling="cls" or "pooled"'

@@ -217,7 +217,7 @@ class ForwardPass:
             if self._head is not None:
                 captured = [self._head.hidden(self._at_rows(result.logits, ready))]
             pooled = self.options.pooling == "pooled"
-            arrays = {"features": self._at_rows(captured[0] if pooled else hidden[self.options.layer], ready)}
+            arrays = {"features": self._at_rows(captured[0], ready) if pooled else self._features(hidden, ready)}
             if self.options.all_layers:
                 arrays |= {f"layers.{number}": self._at_rows(states, ready) for number, states in enumerate(hidden[1:])}
             if self._views is not None:
@@ -250,12 +250,13 @@ class ForwardPass:
         last = self._head or self._last
         width = last.in_features if last is not None and self.options.pooling == "pooled" else config.hidden_size
         arrays: Arrays = {"logits": np.zeros((n_rows, len(config.id2label)), dtype=np.float32)}
-        arrays["features"] = np.zeros((n_rows, width), dtype=np.float32)
+        n_parts = 2 if self.options.pooling == "cls+mean" else 1
+        arrays["features"] = np.zeros((n_rows, width * n_parts * len(self.options.layers)), dtype=np.float32)
         if self._views is not None:
             arrays["views"] = np.zeros((n_rows, *self._views.shape), dtype=np.float16)
         if self.options.all_layers:
             for number in range(config.num_hidden_layers):
-                arrays[f"layers.{number}"] = np.zeros((n_rows, config.hidden_size), dtype=np.float32)
+                arrays[f"layers.{number}"] = np.zeros((n_rows, config.hidden_size * n_parts), dtype=np.float32)
         return arrays
 
     def _prepare(self, batch: Sequence[Piece]) -> _Ready:
@@ -282,11 +283,26 @@ class ForwardPass:
         rows = self._at_rows(result.logits, ready)
         return rows if self._head is None else self._head.logits(self._head.hidden(rows))
 
+    def _features(self, hidden: Any, ready: _Ready) -> Any:
+        """Return the states of the chosen layers at the rows, joined where there are several."""
+        parts = [self._at_rows(hidden[layer], ready) for layer in self.options.layers]
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
     def _at_rows(self, states: Any, ready: _Ready) -> Any:
         """Return the states (batch, length, width) at the rows' positions, or their mean; (rows, width) as it is."""
         if states.ndim == 2:
             return states
+        if self.options.pooling not in ("mean", "cls+mean"):
+            return states[ready.which, ready.where]
+        mask = ready.inputs["attention_mask"][:, :, None].to(states.dtype)
+        mean = (states * mask).sum(dim=1) / mask.sum(dim=1)
         if self.options.pooling == "mean":
-            mask = ready.inputs["attention_mask"][:, :, None].to(states.dtype)
-            return (states * mask).sum(dim=1) / mask.sum(dim=1)
-        return states[ready.which, ready.where]
+            return mean
+        return _joined([states[ready.which, ready.where], mean])
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return the parts (rows, width) side by side, each row of each of length 1: none outweighs another."""
+    import torch
+
+    return torch.cat([torch.nn.functional.normalize(part.float(), dim=-1) for part in parts], dim=-1)

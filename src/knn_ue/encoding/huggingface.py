@@ -89,7 +89,8 @@ class HuggingFaceEncoder(Encoder):
     def _resolved(self, options: EncodingOptions) -> EncodingOptions:
         """Return the options as they are used with this model: nothing is left open."""
         options.check_task(self.task)
-        check_layer(self.model.config, options.layer)
+        for layer in options.layers:
+            check_layer(self.model.config, layer)
         tagging = TASKS[self.task].is_tagging
         pooling = find_pooling(self.model, self.tokenizer, options.pooling, tagging=tagging)
         self._position_of = position_reader(self.model, self.tokenizer, pooling, tagging=tagging)
@@ -119,7 +120,7 @@ class HuggingFaceEncoder(Encoder):
         *,
         device: str = "auto",
         pooling: Pooling | None = None,
-        layer: int = -1,
+        layer: int | tuple[int, ...] = -1,
         all_layers: bool = False,
         max_length: int | None = None,
         batch_size: int = 32,

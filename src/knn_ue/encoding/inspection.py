@@ -67,9 +67,9 @@ def find_pooling(model: Any, tokenizer: Any, given: Pooling | None, *, tagging: 
     has_cls = tokenizer.cls_token_id is not None and tokenizer.cls_token_id in special
     # XLNet writes CLS at the end, where even a decoder has seen the text.
     sees_text = has_cls and (not is_decoder_only(model.config) or special[-1] == tokenizer.cls_token_id)
-    if given == "cls" and not sees_text:
+    if given in ("cls", "cls+mean") and not sees_text:
         why = "its first token sees no other one" if is_decoder_only(model.config) else "it has no CLS token"
-        raise InvalidInputError(f'pooling="cls" does not work with this model, {why}: use pooling="last" or "mean"')
+        raise InvalidInputError(f'pooling="{given}" does not work with this model, {why}: use pooling="last" or "mean"')
     return given or ("cls" if sees_text else "last")
 
 

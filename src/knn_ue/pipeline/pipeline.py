@@ -74,7 +74,7 @@ class UncertaintyPipeline(WithDomains):
         *,
         device: str = "auto",
         pooling: Pooling | None = None,
-        layer: int = -1,
+        layer: int | tuple[int, ...] = -1,
         all_layers: bool = False,
         max_length: int | None = None,
         batch_size: int = 32,

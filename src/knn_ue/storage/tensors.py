@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from knn_ue.errors import StorageError
 
-_DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8, "BOOL": np.bool_}
+_DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8, "BOOL": np.bool_}
 _MAX_HEADER_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 24
 # A mapped file that someone cuts in place ends the process that reads it (SIGBUS). What is small is not worth that.
