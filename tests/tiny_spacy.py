@@ -39,49 +39,49 @@ def examples(nlp: Any, n: int, *, seed: int, noise: float = 0.3) -> list[Any]:
 
 
 @cache
-def _trained() -> tuple[Any, bytes]:
-    nlp = _train()
+def _trained(component: str) -> tuple[Any, bytes]:
+    nlp = _train(component)
     return nlp.config, nlp.to_bytes()
 
 
-def trained_pipeline() -> Any:
+def trained_pipeline(*, component: str = "ner") -> Any:
     """Return a new pipeline with a small recognizer of PERSON and GPE; it is trained once in a process."""
     import spacy
 
-    config, saved = _trained()
+    config, saved = _trained(component)
     return spacy.blank("en").from_config(config).from_bytes(saved)
 
 
-def _train() -> Any:
+def _train(component: str) -> Any:
     import spacy
     from spacy.training import Example
 
-    config = {
-        "model": {
-            "@architectures": "spacy.TransitionBasedParser.v2",
-            "state_type": "ner",
-            "extra_state_tokens": False,
-            "hidden_width": 16,
-            "maxout_pieces": 2,
-            "use_upper": True,
-            "tok2vec": {
-                "@architectures": "spacy.HashEmbedCNN.v2",
-                "pretrained_vectors": None,
-                "width": 16,
-                "depth": 1,
-                "embed_size": 200,
-                "window_size": 1,
-                "maxout_pieces": 2,
-                "subword_features": True,
-            },
-        }
+    layers = {
+        "@architectures": "spacy.HashEmbedCNN.v2",
+        "pretrained_vectors": None,
+        "width": 16,
+        "depth": 1,
+        "embed_size": 200,
+        "window_size": 1,
+        "maxout_pieces": 2,
+        "subword_features": True,
     }
+    parser = {
+        "@architectures": "spacy.TransitionBasedParser.v2",
+        "state_type": "ner",
+        "extra_state_tokens": False,
+        "hidden_width": 16,
+        "maxout_pieces": 2,
+        "use_upper": True,
+        "tok2vec": layers,
+    }
+    config = {"model": parser if component == "ner" else {"tok2vec": layers}}
     spacy.util.fix_random_seed(0)
     nlp = spacy.blank("en")
-    nlp.add_pipe("ner", config=config)
+    nlp.add_pipe(component, config=config)
     rng = random.Random(0)
     training = [
-        Example.from_dict(nlp.make_doc(text), {"entities": entities})
+        Example.from_dict(nlp.make_doc(text), {"entities": entities, "spans": {"sc": entities}})
         for text, entities in (sentence(rng) for _ in range(120))
     ]
     optimizer = nlp.initialize(lambda: training)

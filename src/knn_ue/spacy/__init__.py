@@ -7,8 +7,10 @@ require("spacy", extra="spacy", purpose="knn_ue.spacy")
 from knn_ue.encoding.registry import ENCODERS  # noqa: E402
 from knn_ue.spacy.component import EntityConfidence  # noqa: E402
 from knn_ue.spacy.encoder import SpacyEncoder  # noqa: E402
+from knn_ue.spacy.render import render  # noqa: E402
+from knn_ue.spacy.tagger import TaggerComponent  # noqa: E402
 
 # The entry point says the same; here for a copy of the library that was not installed.
 ENCODERS.setdefault(SpacyEncoder.kind, SpacyEncoder)
 
-__all__ = ["EntityConfidence"]
+__all__ = ["EntityConfidence", "TaggerComponent", "render"]

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from knn_ue.answers import EntityExplanation
-from knn_ue.arrays import BoolArray, FloatArray, IntArray
-from knn_ue.calibrators.contract import Calibrator
-from knn_ue.entities import Spans, find_entities
+from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.entities import Spans
 from knn_ue.pipeline.fitted import Fitted, closeness, shown_neighbors
 from knn_ue.spacy.attributes import AttributeNames
 from knn_ue.spacy.encoder import SpacyEncoder
@@ -26,7 +25,7 @@ def annotate(docs: Sequence[Any], encoder: SpacyEncoder, fitted: Fitted, names: 
     if not filled:
         return
     outputs = encoder.outputs(filled)
-    found = search_entities(fitted.calibrator, outputs)
+    found = fitted.calibrator.search(outputs)
     answer = fitted.calibrator.answer(outputs, top=top, found=found)
     first_words = np.cumsum([0, *(len(doc) for doc in filled)])
     familiar = _familiarity(fitted, answer.reading.spans, found)
@@ -46,21 +45,6 @@ def annotate(docs: Sequence[Any], encoder: SpacyEncoder, fitted: Fitted, names: 
         missed.setdefault(number, []).append((*words, kind, float(hidden.probability)))
     for number, spans in missed.items():
         names.set_missed(filled[number], spans)
-
-
-def search_entities(calibrator: Calibrator, outputs: Outputs) -> dict[str, Neighbors]:
-    """Return the neighbors of the words of entities; of all other words none are looked for, since none are needed."""
-    asked = find_entities(outputs, outputs.predicted).covered
-    queries = calibrator.queries(outputs)
-    k = calibrator.n_neighbors
-    return {name: _spread(store.search(queries[name][asked], k), asked, k) for name, store in calibrator.stores.items()}
-
-
-def _spread(found: Neighbors, asked: BoolArray, k: int) -> Neighbors:
-    ids = np.full((len(asked), k), -1, dtype=np.int64)
-    labels, distances = ids.copy(), np.full((len(asked), k), np.inf)
-    ids[asked], labels[asked], distances[asked] = found.ids, found.labels, found.distances
-    return Neighbors(ids=ids, labels=labels, distances=distances, approximate=found.approximate)
 
 
 def _familiarity(fitted: Fitted, spans: Spans, found: Mapping[str, Neighbors]) -> FloatArray | None:

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
+from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
 from knn_ue.spacy.lattice import Belief, ner_belief
 from knn_ue.spacy.vectors import remembering
@@ -49,7 +52,80 @@ class NerSource:
             return ner_belief(self.component, docs)
 
 
-SOURCES: dict[str, Callable[[Any], Source]] = {"ner": NerSource, "beam_ner": NerSource}
+class SpancatSource:
+    """spaCy's span categorizer; of spans that overlap the one with the highest score counts, the others are unscored.
+
+    A word belongs to a type as surely as the surest span over it does.
+    """
+
+    def __init__(self, component: Any) -> None:
+        self.component = component
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The types of the categorizer."""
+        return tuple(self.component.labels)
+
+    def entities(self, docs: Sequence[Any]) -> list[Entities]:
+        """Return the spans of the component's group, none overlapping a better one."""
+        return [self._apart(doc.spans.get(self.component.key)) for doc in docs]
+
+    def belief(self, docs: Sequence[Any]) -> Belief:
+        """Return the categorizer's scores of all spans it considered, turned into probabilities of words."""
+        n_words, types = sum(len(doc) for doc in docs), self.labels
+        firsts, lasts = np.zeros((2, 0), dtype=np.int64)
+        spans = np.zeros((0, len(types)))
+        if not n_words:
+            width = self.component.model.get_ref("tok2vec").get_dim("nO")
+            return _of_spans(types, np.zeros((0, width), dtype=np.float32), firsts, lasts, spans)
+        indices, scores = self.component.predict(docs)
+        offsets = np.cumsum([0, *(len(doc) for doc in docs)])[:-1]
+        if len(indices.dataXd):
+            shift = np.repeat(offsets, indices.lengths)
+            firsts, lasts = indices.dataXd[:, 0] + shift, indices.dataXd[:, 1] + shift - 1
+            spans = np.asarray(scores, dtype=np.float64)[:, : len(types)]
+        vectors = np.concatenate(self.component.model.get_ref("tok2vec").predict(docs))
+        return _of_spans(types, vectors, firsts, lasts, spans)
+
+    @staticmethod
+    def _apart(group: Any) -> Entities:
+        if group is None:
+            return []
+        given = group.attrs.get("scores")
+        scores = np.zeros(len(group)) if given is None else np.asarray(given)
+        taken: set[int] = set()
+        found = []
+        for place in np.argsort(-scores, kind="stable").tolist():
+            span = group[place]
+            if taken.isdisjoint(range(span.start, span.end)):
+                taken |= set(range(span.start, span.end))
+                found.append((span.start, span.end, span.label_))
+        return sorted(found)
+
+
+def _of_spans(
+    types: tuple[str, ...], vectors: FloatArray, firsts: IntArray, lasts: IntArray, spans: FloatArray
+) -> Belief:
+    begins, continues = np.zeros((2, len(vectors), len(types)))
+    np.maximum.at(begins, firsts, spans)
+    for length in range(1, int((lasts - firsts).max(initial=0)) + 1):
+        reach = lasts - firsts >= length
+        np.maximum.at(continues, firsts[reach] + length, spans[reach])
+    outside = np.maximum(1.0 - np.maximum(begins, continues).max(axis=1, initial=0.0), 1e-6)
+    total = outside + begins.sum(axis=1) + continues.sum(axis=1)
+    return Belief(
+        types=types,
+        vectors=vectors,
+        outside=outside / total,
+        begins=begins / total[:, None],
+        continues=continues / total[:, None],
+        firsts=firsts,
+        lasts=lasts,
+        spans=spans,
+    )
+
+
+SOURCES: dict[str, Callable[[Any], Source]] = {"ner": NerSource, "beam_ner": NerSource, "spancat": SpancatSource}
 
 
 def source_of(nlp: Any, name: str) -> Source:
