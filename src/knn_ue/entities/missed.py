@@ -30,6 +30,7 @@ _GUESS = Guess(
 _UNCASED = (0, 1)  # the ingredients of a sentence whose case says nothing
 # A warning that is right less often than this would be read by nobody.
 _WARN_FROM = 0.3
+_WARN_FROM_IN_USUAL_CASE = 0.25  # where capitals help to find them, this is as often right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,13 @@ class MissedModel:
             )
         return np.where(spans.covered, 0.0, probability)
 
+    def warn_from(self, outputs: Outputs, spans: Spans) -> FloatArray:
+        """Return the probability (n,) from which on a word is worth a warning."""
+        case = case_of(outputs, spans)
+        if case is None or self.usual_case is None:
+            return np.full(len(outputs), _WARN_FROM)
+        return np.where(case.telling, _WARN_FROM_IN_USUAL_CASE, _WARN_FROM)
+
 
 def fit_missed(outputs: Outputs, predicted: Spans, gold: Spans, tags: TagSet) -> MissedModel:
     """Return how likely a word tagged "O" lies in a gold entity none of whose words was found."""
@@ -91,9 +99,11 @@ def hidden_words(predicted: Spans, gold: Spans) -> BoolArray:
     return gold.touching(-gold.lowest(-predicted.covered.astype(np.float64)) == 0)
 
 
-def find_missed(outputs: Outputs, spans: Spans, tags: TagSet, probability: FloatArray) -> list[MissedSpan]:
-    """Return the runs of words whose `probability` (n,) of hiding an entity is worth a warning, in order."""
-    suspect = (probability >= _WARN_FROM) & ~spans.covered
+def find_missed(
+    outputs: Outputs, spans: Spans, tags: TagSet, probability: FloatArray, warn_from: FloatArray
+) -> list[MissedSpan]:
+    """Return the runs of words whose `probability` (n,) of hiding an entity reaches `warn_from` (n,), in order."""
+    suspect = (probability >= warn_from) & ~spans.covered
     begins = suspect.copy()
     begins[1:] &= ~suspect[:-1] | (spans.sentence_of_word[1:] != spans.sentence_of_word[:-1])
     firsts = np.flatnonzero(begins).tolist()

@@ -80,7 +80,7 @@ class EntityModel:
             hidden=hidden,
             none_missed=none_missed,
             sentence_scores=np.minimum(np.exp(columns @ np.array(self.exponents)), least),
-            missed=tuple(find_missed(outputs, spans, tags, hidden)),
+            missed=tuple(find_missed(outputs, spans, tags, hidden, self.missed.warn_from(outputs, spans))),
         )
 
     def columns(self, evidence: EntityEvidence) -> FloatArray:
