@@ -33,7 +33,7 @@ def main() -> int:
             _run(name, plan)
         tallies.append(tally)
         print(table([tally]).splitlines()[-1], flush=True)
-        for fault in tally.faults:
+        for fault in tally.faults[: options.faults]:
             print(f"  {fault}", flush=True)
     print(f"\n{table(tallies)}")
     return 0 if all(tally.is_clean for tally in tallies) else 1
@@ -61,6 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, help="where to work, on the disk to test (default: the temporary folder)"
     )
+    parser.add_argument("--faults", type=int, default=20, help="faults to print per attack (default 20)")
     return parser.parse_args()
 
 

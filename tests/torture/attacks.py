@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torture import (
     full_disk,
+    hostile_requests,
     killed_pipelines,
     killed_stores,
     mutated_folders,
@@ -34,6 +35,7 @@ ATTACKS = {
     "stop": Attack("SIGSTOP of a writer with a lock in its hands", stopped_writers.attack, 1),
     "full-disk": Attack("a disk that is full at random moments", full_disk.attack, 1),
     "servers": Attack("kill -9 of two servers of one folder", two_servers.attack, 2),
+    "requests": Attack("hostile requests", hostile_requests.attack, 1),
     "overload": Attack("ten times the requests a server can answer", overload.attack, 1),
     "resume": Attack("kill -9 of predict, then --resume", resumed_predictions.attack, 2),
     "mutated-folders": Attack("folders damaged or forged, opened and used", mutated_folders.attack, 4),

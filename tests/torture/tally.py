@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_SHOWN = 20  # faults per attack
+_KEPT = 10_000  # faults per attack
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Tally:
     def blame(self, what: str, fault: str) -> None:
         """Count a fault as "lost", "wrong" or "crashed", and keep how it can be seen again."""
         setattr(self, what, getattr(self, what) + 1)
-        if len(self.faults) < _SHOWN:
+        if len(self.faults) < _KEPT:
             self.faults.append(f"{what}: {fault}")
 
 
