@@ -38,5 +38,5 @@ ATTACKS = {
     "requests": Attack("hostile requests", hostile_requests.attack, 1),
     "overload": Attack("ten times the requests a server can answer", overload.attack, 1),
     "resume": Attack("kill -9 of predict, then --resume", resumed_predictions.attack, 2),
-    "mutated-folders": Attack("folders damaged or forged, opened and used", mutated_folders.attack, 4),
+    "mutated-folders": Attack("folders and data files damaged or forged, opened and used", mutated_folders.attack, 4),
 }

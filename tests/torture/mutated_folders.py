@@ -25,7 +25,8 @@ from torture.processes import print_to, start
 from torture.tally import Plan
 from torture.victims import VICTIMS
 
-_SECONDS = 20  # of one load
+_SECONDS = 20  # of one load, on the processor: a busy machine must not count
+_WALL_SECONDS = 300  # of one load that waits
 _MEMORY = 2 << 30  # beyond what the process has when it begins
 _BATCH = 100
 _SENTENCE = 2000
@@ -108,7 +109,7 @@ def _count(batch: _Batch, plan: Plan) -> int:
         plan.tally.tried += 1
         reached += 1
     code = batch.process.exitcode
-    what = f"took more than {_SECONDS} s" if code == -signal.SIGALRM else f"ended with {code}"
+    what = f"took more than {_SECONDS} s" if code in (-signal.SIGALRM, -signal.SIGPROF) else f"ended with {code}"
     plan.tally.blame("crashed", f"{batch.victim} {reached - 1} {what}: {last} (seed {plan.seed})")
     return max(reached, batch.first + 1)
 
@@ -134,9 +135,9 @@ def open_many(pristine: Path, victim: str, seed: int, first: int, last: int, wor
         is_forged = rng.random() < 0.6 or not VICTIMS[victim].sealed
         done = (forge if is_forged else spoil)(folder, rng)
         note("begins")
-        signal.alarm(_SECONDS)
+        _limit_time()
         outcome = _use(victim, folder, None if is_forged or _looks_like_a_crash(done) else expected)
-        signal.alarm(0)
+        _limit_time(0)
         done = f"{done} -> {outcome}" if outcome else ""
         note("wrong" if outcome else "held")
     shutil.rmtree(work, ignore_errors=True)
@@ -166,6 +167,12 @@ def _be_quiet() -> None:
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 
 
+def _limit_time(share: int = 1) -> None:
+    """Let the system end this process if it works or waits for too long; 0 forgets that."""
+    signal.setitimer(signal.ITIMER_PROF, share * _SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, share * _WALL_SECONDS)
+
+
 def _limit_memory() -> None:
     with Path("/proc/self/statm").open() as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
@@ -181,7 +188,7 @@ def show(victim: str, number: int, seed: int) -> None:
         folder = Path(name) / victim
         is_forged = rng.random() < 0.6 or not VICTIMS[victim].sealed
         print((forge if is_forged else spoil)(folder, rng), flush=True)
-        signal.alarm(_SECONDS)
+        _limit_time()
         _limit_memory()
         print(VICTIMS[victim].use(folder))
 

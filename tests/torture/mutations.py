@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
+from torture.data_files import forge_rows
+
 _HEAD = struct.Struct("<QII")  # of a record of the journal
 _PLAIN = ("Flat", "HNSW0", "IVF50000000,Flat", "RR100000,Flat", "PQ4x4fs_0", "OPQ1000000,PQ4", "SQfp16", "PQ4")
 HOSTILE: tuple[Any, ...] = (
@@ -43,6 +45,8 @@ def forge(folder: Path, rng: random.Random) -> str:
             done.append(f"{name} {_forge_json(path, rng)}")
         elif path.suffix == ".safetensors" and rng.random() < 0.8:
             done.append(f"{name} {_forge_arrays(path, rng)}")
+        elif path.name.startswith("rows.") and rng.random() < 0.7:
+            done.append(f"{name} {forge_rows(path, rng)}")
         elif path.suffix == ".log":
             done.append(f"{name} {_forge_journal(path, rng)}")
         else:

@@ -12,7 +12,7 @@ from torture.tally import Plan
 from torture.victims import TEXT, make_ue
 
 _KILLS = 100
-_ROWS = 4000
+_ROWS = 2500
 
 
 def attack(plan: Plan) -> None:

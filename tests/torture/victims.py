@@ -15,6 +15,7 @@ from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.toy import pockets
 from knn_ue.types import Outputs
 from tiny_models import ROWS, save_tiny_model
+from torture.data_files import make_file, use_file
 
 TEXT, PAIR, WORDS = "text-classification", "text-pair", "token-classification"
 N_NEIGHBORS = 8
@@ -24,6 +25,7 @@ _INDEXES = {
     "hnsw": IndexOptions(factory="HNSW4", ef_search=32),
     "codes": IndexOptions(factory="PQ4x4", recompute=False),
 }
+_DATA = {"jsonl": TEXT, "csv": TEXT, "jsonl.gz": WORDS, "conll": WORDS, "csv.gz": PAIR}
 _TEXT_METHODS = ("knn-ue", "dac", "temperature")
 
 
@@ -161,6 +163,13 @@ def _victims() -> dict[str, Victim]:
     for name in ("softmax", "sngp"):
         found[f"model-{name}"] = Victim(
             make=lambda path, name=name: make_trained(path, name), use=use_trained, sealed=False
+        )
+    for name, task in _DATA.items():
+        found[f"data-{name}"] = Victim(
+            make=lambda path, name=name, task=task: make_file(path, f"rows.{name}", task),
+            use=lambda path, task=task: use_file(path, task),
+            share=2.0,
+            sealed=False,
         )
     return found
 
