@@ -50,6 +50,20 @@ source.mkdir()
 model = ModelSource.of(source)
 write_folder(folder / "ue", kind="k", options={}, arrays={}, folders={"model": lambda path: copy_model(model, path)})
 """,
+    "memory_model": """
+import sys
+from pathlib import Path
+from knn_ue.encoding.model_files import write_model
+from knn_ue.storage import write_folder
+folder = Path(sys.argv[1])
+def write(files):
+    (files / "config.json").write_text("{}")
+    (files / "model.safetensors").write_bytes(bytes(5 << 20))
+for n_times in range(2):
+    write_folder(
+        folder / "ue", kind="k", options={}, arrays={}, folders={"model": lambda path: write_model(write, path)}
+    )
+""",
     "trained_model": """
 import sys
 from pathlib import Path

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from knn_ue.errors import StorageError
 from knn_ue.storage import open_plain_file, read_folder, storage_errors, write_folder
-from knn_ue.storage.atomic import sync_tree
+from knn_ue.storage.atomic import sync, sync_tree
 from knn_ue.storage.schema import Within, as_written, read_plain
 
 KIND = "model"
@@ -132,6 +132,8 @@ def write_model(write: Callable[[Path], None], target: Path) -> str:
     try:
         write(files)
         names = [name for name, _, _ in _state(files)]
+        sync_tree(files)  # before anything names them
+        sync(files.parent)
         recorded = {name: _fingerprint(files / name) for name in names}
         identity = write_folder(target, kind=KIND, options={"files": recorded}, arrays={})
         files.rename(target / _FILES)

@@ -148,6 +148,7 @@ class Datastore:
     @property
     def ids(self) -> IntArray:
         """The ids stored now, rising."""
+        self._state.base.check_readable()
         return np.concatenate([segment.ids[~segment.removed] for segment in self._state.segments])
 
     @property
@@ -326,6 +327,7 @@ class Datastore:
         state = self._state
         if state.base.vectors is None:
             raise InvalidInputError(f"the store {self.where!r} keeps no vectors: build it again from the features")
+        state.base.check_readable()
         settled = state.joined() if state.has_changes else state.base
         return settled.require_vectors(), settled
 

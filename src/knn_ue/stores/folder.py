@@ -61,6 +61,7 @@ def write_rows(
 ) -> str:
     """Write `base` to the folder `path` in one step, `changes` into its journal, and return its identity."""
     segment = base.segment
+    segment.check_readable()
     texts = segment.texts if isinstance(segment.texts, PackedTexts) else PackedTexts.pack(segment.texts)
     arrays: dict[str, Any] = {"ids": segment.ids, "labels": segment.labels}
     if segment.vectors is not None:

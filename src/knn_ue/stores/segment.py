@@ -71,7 +71,7 @@ class Segment:
 
         `by` another index over the same rows, if given.
         """
-        self._check_readable()
+        self.check_readable()
         distances, rows = (by or self.index).search(queries, n_neighbors, self._excluded)
         if not len(self.ids):
             return distances, rows, rows
@@ -90,7 +90,7 @@ class Segment:
 
     def rows_of(self, ids: IntArray) -> IntArray:
         """Return the row of each id, -1 where it is not here or was removed."""
-        self._check_readable()
+        self.check_readable()
         rows = np.searchsorted(self.ids, ids)
         rows[rows == len(self.ids)] = -1
         here = rows >= 0
@@ -147,7 +147,7 @@ class Segment:
 
     def live(self) -> tuple[FloatArray, IntArray, IntArray, list[str | None]]:
         """Return copies of vectors, ids, labels and texts of the rows that are not removed."""
-        self._check_readable()
+        self.check_readable()
         (rows,) = np.nonzero(~self.removed)
         return (
             self.require_vectors()[rows],
@@ -156,7 +156,8 @@ class Segment:
             [self.texts[row] for row in rows.tolist()],
         )
 
-    def _check_readable(self) -> None:
+    def check_readable(self) -> None:
+        """Raise where the mapped file that the rows rest on was written over in place."""
         if self.source is not None:
             self.source.check_readable()
 
