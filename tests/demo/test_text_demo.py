@@ -52,6 +52,16 @@ def test_the_demo_writes_the_report_and_a_folder_that_answers(sources, encoder, 
     assert len(result.explanations) == len(text_demo.EXPLAINED)
 
 
+def test_the_report_begins_with_what_was_noticed_and_what_labels_do(sources, encoder, tmp_path):
+    result = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+
+    page = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    for name in ("amazon", "nyt", "tweets"):
+        assert any(x.startswith(f"{name}: ") and "after 10 labels" in x for x in result.loop)
+    assert [x.startswith('"') for x in result.loop] == [False] * 4 + [True] * 3
+    assert page.index("20 draws") < page.index("No prediction changes")
+
+
 def test_the_table_has_every_method_on_every_set(sources, encoder, tmp_path):
     _, *lines = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).summary()
 

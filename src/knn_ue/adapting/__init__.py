@@ -1,6 +1,6 @@
 """A few labeled rows of a new domain -> one scale that makes the scores right there; the predictions stay."""
 
-from knn_ue.adapting.check import Adaptation, CheckedUnit, adapt_units
+from knn_ue.adapting.check import Adaptation, CheckedUnit, adapt_quickly, adapt_units
 from knn_ue.adapting.sampling import Drawn, draw_rows
 from knn_ue.adapting.scale import (
     LARGEST,
@@ -18,6 +18,7 @@ __all__ = [
     "CheckedUnit",
     "Drawn",
     "LabeledScores",
+    "adapt_quickly",
     "adapt_units",
     "average_log_scale",
     "draw_rows",

@@ -108,6 +108,12 @@ def adapt_units(
     return replace(found, doubts=tuple(_doubts(found, force=force)))
 
 
+def adapt_quickly(labeled: LabeledScores) -> float:
+    """Return the log of the scale that `adapt_units` would apply, 0 where the gate holds it back, unchecked."""
+    passed = log_likelihood_gain(labeled, fit_log_scale(labeled)) > GATE
+    return average_log_scale(labeled) if passed else 0.0
+
+
 def cross_validated(labeled: LabeledScores, *, gate: bool = True, seed: int = 0) -> FloatArray:
     """Return for each one (m,) the log of the scale that the rows of the other folds lead to."""
     groups = np.unique(labeled.groups)
@@ -116,8 +122,7 @@ def cross_validated(labeled: LabeledScores, *, gate: bool = True, seed: int = 0)
     scales = np.zeros(len(labeled))
     for fold in np.unique(folds).tolist():
         others = labeled.take(folds != fold)
-        if not gate or log_likelihood_gain(others, fit_log_scale(others)) > GATE:
-            scales[folds == fold] = average_log_scale(others)
+        scales[folds == fold] = adapt_quickly(others) if gate else average_log_scale(others)
     return scales
 
 

@@ -41,6 +41,8 @@ def _texts(out: Path, quick: bool) -> None:
         result = run_text_demo(out, size=QUICK if quick else None, progress=progress)
     for explanation in result.explanations:
         typer.echo(f"{explanation}\n")
+    for sentence in result.loop:
+        typer.echo(sentence)
     heading, *lines = result.summary()
     previous, shown = "", []
     for name, method, *numbers in lines:

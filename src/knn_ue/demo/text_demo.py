@@ -14,6 +14,7 @@ from knn_ue.calibrators import Calibrator
 from knn_ue.data import Row, Task, TextRow, cache_folder, read_rows
 from knn_ue.demo.cache import key_of, key_of_folder, key_of_program, key_of_rows, load_outputs, save_outputs
 from knn_ue.demo.folder import demo_folder
+from knn_ue.demo.loop import loop_sentences, met_domains, told_sentences
 from knn_ue.demo.minilm import check_installed, model_folder
 from knn_ue.demo.text_report import written_report
 from knn_ue.errors import StorageError
@@ -53,6 +54,7 @@ _SHOWN = ("accuracy", "ece", "nll", "e_aurc")
 _TEXTS = "explained texts"
 _FOLDERS = ("ue", "cache", "report.html", "report.md", "report.json")
 _UE_KEY = ".ue-key"
+_N_STRANGE = 3  # of the explained texts, the last
 _MODEL_NAME = "all-MiniLM-L6-v2"
 
 
@@ -73,12 +75,14 @@ QUICK = Size(max_steps=30, max_rows=400, n_bootstrap=50)
 class TextDemo:
     """Where the report and the UE folder are, what the report says, and how long each step took.
 
-    `sizes` are the rows of each set; `seconds` those of each step, 0 for what came from the cache.
+    `loop` says what it notices and what 50 labels do; `sizes` are the rows of each set;
+    `seconds` those of each step, 0 for what came from the cache.
     """
 
     report: Path
     ue: Path
     evaluation: Evaluation
+    loop: Sequence[str]
     verdicts: Sequence[str]
     explanations: Sequence[Explanation]
     sizes: Mapping[str, int]
@@ -146,6 +150,10 @@ def run_text_demo(
             knn = calibrators["knn-ue"]
         with clock("save the UE folder"):
             _save_pipeline(folder, model, knn, outputs)
+        with clock("notice, ask, adapt"):
+            familiarity = Familiarity(outputs["train"]).fit(outputs["validation"])
+            met = met_domains(knn, {name: outputs[name] for name in (TEST, *OUT_OF_DOMAIN)}, familiarity)
+            loop = loop_sentences(met, told_sentences(knn, outputs[_TEXTS], familiarity)[-_N_STRANGE:])
         with clock("evaluate and report"):
             context = {
                 "command": "knn-ue demo --quick" if size == QUICK else "knn-ue demo",
@@ -154,11 +162,14 @@ def run_text_demo(
             }
             sets = {name: outputs[name] for name in (TEST, *OUT_OF_DOMAIN)}
             key = key_of(model.name, [key_of_rows(content) for content in rows.values()], asdict(size), context)
-            found = written_report(folder, calibrators, sets, n_bootstrap=size.n_bootstrap, context=context, key=key)
+            found = written_report(
+                folder, calibrators, sets, n_bootstrap=size.n_bootstrap, lead=loop, context=context, key=key
+            )
         return TextDemo(
             report=found.path,
             ue=folder / "ue",
             evaluation=found.evaluation,
+            loop=loop,
             verdicts=found.verdicts,
             explanations=knn.explain(outputs[_TEXTS], top=3),
             sizes={name: len(content) for name, content in sets.items()},

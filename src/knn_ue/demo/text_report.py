@@ -33,18 +33,20 @@ def written_report(
     sets: Mapping[str, Outputs],
     *,
     n_bootstrap: int,
+    lead: Sequence[str],
     context: Mapping[str, str],
     key: str,
 ) -> WrittenReport:
     """Return the report in `folder`, written again unless all it is made of is unchanged; `key` names the data."""
-    wanted = key_of(key, key_of_program(), list(calibrators))
+    wanted = key_of(key, key_of_program(), list(calibrators), list(lead))
     if (found := _read(folder, wanted)) is not None:
         return found
     report = build_report(
         calibrators,
         sets[TEST],
         {name: outputs for name, outputs in sets.items() if name != TEST},
-        title="Sentiment of film reviews: confidence in and out of domain",
+        title="A film model meets Amazon, the New York Times and tweets: it notices, asks for 50 labels, and adapts",
+        lead=lead,
         method="knn-ue",
         n_bootstrap=n_bootstrap,
         notes=_NOTES,

@@ -199,7 +199,7 @@ def _perturbed(
     kept = np.unique(number[~held_out]).tolist()
     with_words = [row for row in rows if row.parts]
     copies = perturbed_rows([(with_words[n].parts, with_words[n].labels or ()) for n in kept], encoder.task, seed=seed)
-    return encoder.encode([Example(parts, labels) for parts, labels in copies])
+    return replace(encoder.encode([Example(parts, labels) for parts, labels in copies]), views=None)
 
 
 def fit_outputs(

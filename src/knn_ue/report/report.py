@@ -3,7 +3,7 @@
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,7 @@ def build_report(
     n_bins: int = 10,
     n_bootstrap: int = 200,
     seed: int = 0,
+    lead: Sequence[str] = (),
     notes: Sequence[str] = (),
     context: Mapping[str, str] | None = None,
     familiarity: Familiarity | None = None,
@@ -121,8 +122,8 @@ def build_report(
 
     The report is about `method`, by default "knn-ue" if it is there, else the last. `explain_with` finds the neighbors
     of mistakes, by default the method itself or the first that explains; `n_mistakes` are shown of each set before and
-    as many after calibration. OOD detection by `familiarity`, if given, stands beside that by confidence. `context`
-    says how it was made (command, model, data); versions and seeds are added.
+    as many after calibration. OOD detection by `familiarity`, if given, stands beside that by confidence. `lead` are
+    sentences to begin with. `context` says how it was made (command, model, data); versions and seeds are added.
 
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs
@@ -146,7 +147,7 @@ def build_report(
         method=method,
         sizes={name: len(answered.outputs) for name, answered in sets.items()},
         evaluation=evaluation,
-        headline=headline(sets, method, comparisons),
+        headline=_led(headline(sets, method, comparisons), lead),
         comparisons=comparisons,
         pictures=pictures,
         no_pictures=no_pictures,
@@ -155,6 +156,10 @@ def build_report(
         notes=tuple(notes),
         context=dict(context or {}) | _circumstances(options),
     )
+
+
+def _led(found: Headline, lead: Sequence[str]) -> Headline:
+    return replace(found, lead=(*lead, *found.lead))
 
 
 def _pictures(
