@@ -271,7 +271,10 @@ class Encoder:
         return UncertaintyPipeline.from_pretrained(model, TASK, device="cpu", **self.options)
 
     def outputs(self, name: str, rows: list[Any]) -> Outputs:
-        """Return what the model says of the rows; tags it does not know count as O."""
+        """Return what the model says of the rows, and their words; tags it does not know count as O."""
+        return replace(self._outputs(name, rows), words=[word for row in rows for word in row["tokens"]])
+
+    def _outputs(self, name: str, rows: list[Any]) -> Outputs:
         file = self.folder / f"{name}-{len(rows)}.npz"
         if file.exists() and not self.options:
             with np.load(file) as kept:
@@ -280,7 +283,7 @@ class Encoder:
         rows = [{"tokens": row["tokens"], "tags": [t if t in known else "O" for t in row["tags"]]} for row in rows]
         made = self.pipe.encoder.encode(labeled_examples(rows, TASK, self.pipe.class_names, name=name))
         assert made.features is not None and made.class_names is not None
-        outputs = replace(made, features=made.features.astype(np.float16), texts=None)
+        outputs = replace(made, features=made.features.astype(np.float16), texts=None, words=None)
         if not self.options.keys() - {"all_layers"}:  # all layers hold the last one, which is all that others need
             names = ("logits", "features", "labels", "groups", "class_names")
             np.savez(file, **{key: np.asarray(getattr(outputs, key)) for key in names})
@@ -290,12 +293,14 @@ class Encoder:
 def joined(first: Outputs, second: Outputs) -> Outputs:
     """Return the rows of both, without the layers."""
     assert first.groups is not None and second.groups is not None
+    assert first.words is not None and second.words is not None
     return Outputs(
         features=np.concatenate([first.features, second.features]),
         logits=np.concatenate([first.logits, second.logits]),
         labels=np.concatenate([first.labels, second.labels]),
         groups=np.concatenate([first.groups, second.groups + first.groups.max() + 1]),
         class_names=first.class_names,
+        words=[*first.words, *second.words],
     )
 
 

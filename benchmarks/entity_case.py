@@ -60,17 +60,13 @@ class Cell:
         self.encoder = Encoder(self.domain, int(seed), ["softmax"], arguments)
         train_rows, validation_rows, self.extra = training_rows(self.domain, arguments.data)
         train = self.encoder.outputs("train", train_rows)
-        self.validation = self.written("validation", validation_rows)
+        self.validation = self.encoder.outputs("validation", validation_rows)
         store = Datastore.build(train.features, train.labels, index=INDEX)
         self.fitted = {
             "without": KnnUEEntity(store).fit(replace(self.validation, words=None)),
             "with": KnnUEEntity(store).fit(self.validation),
         }
         self.knn = KnnUE(store, use_labels=False).fit(self.validation)
-
-    def written(self, name: str, rows: list[Any]) -> Outputs:
-        words = [word for row in rows for word in row["tokens"]]
-        return replace(self.encoder.outputs(name, rows), words=words)
 
     def measure(self) -> dict[str, Any]:
         """Return {"choices": {design: {style: numbers}}, "transfers": {place: {fit: numbers}}}."""
@@ -86,7 +82,7 @@ class Cell:
         found: dict[str, dict[str, list[float]]] = {name: {} for name in models}
         for style in (PLAIN, *SHIFTS):
             rows = self.extra if style == PLAIN else shifted(self.extra[: N_STRANGE[self.domain]], style)
-            outputs = self.written("extra" if style == PLAIN else f"shift-{style}", rows)
+            outputs = self.encoder.outputs("extra" if style == PLAIN else f"shift-{style}", rows)
             values, correct = ours.read(outputs).evidence.values, right(outputs)
             for name, model in models.items():
                 found[name][style] = measured(model.probability(values), correct)
@@ -96,7 +92,7 @@ class Cell:
         """Score both fits on every set, entities and warnings, and the words as well."""
         found = {}
         for set_name, source in SETS.items():
-            outputs = self.written(set_name, drawn(read(self.arguments.data, source), self.arguments.rows))
+            outputs = self.encoder.outputs(set_name, drawn(read(self.arguments.data, source), self.arguments.rows))
             correct, asked = right(outputs), kept(outputs, set_name)
             of_place: dict[str, Any] = {"words": self.words(outputs)} if set_name == self.domain else {}
             for name, calibrator in self.fitted.items():
