@@ -34,6 +34,10 @@ class MissingExtraError(KnnUeError, ImportError):
     """An optional dependency is not installed."""
 
 
+class FitWarning(UserWarning):
+    """What was fitted should not be trusted; the sentence says why."""
+
+
 def require(module: str, *, extra: str, purpose: str) -> None:
     """Raise `MissingExtraError` unless `module` can be imported.
 

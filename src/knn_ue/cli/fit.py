@@ -92,6 +92,9 @@ def fit(
     hypothesis_column: HypothesisName = None,
     tokens_column: TokensName = None,
     tags_column: TagsName = None,
+    allow_leakage: Annotated[
+        bool, typer.Option("--allow-leakage", help="Go on where validation rows are also training rows.")
+    ] = False,
     device: Device = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -132,6 +135,7 @@ def fit(
             decisions=decisions,
             false_alarm_rate=false_alarm_rate,
             robust=robust,
+            allow_leakage=allow_leakage,
             progress=progress,
             **columns,
         )

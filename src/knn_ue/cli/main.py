@@ -1,6 +1,7 @@
 """The app: its commands, and what every command does alike when something goes wrong."""
 
 import errno
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -35,7 +36,8 @@ class _OneSentence(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with stops_raise():
+            with stops_raise(), warnings.catch_warnings():
+                warnings.showwarning = _show_warning  # type: ignore[assignment]
                 return super().invoke(ctx)
         except KnnUeError as error:
             typer.echo(f"knn-ue: {error.shell}", err=True)
@@ -49,6 +51,11 @@ class _OneSentence(TyperGroup):
             place = f" ({error.filename})" if error.filename else ""
             typer.echo(f"knn-ue: {error.strerror}{place}", err=True)
             raise typer.Exit(1) from None
+
+
+def _show_warning(message: Warning | str, *_where: object) -> None:
+    """Print a warning as a sentence: where in the code it was raised is of no use to people at a command line."""
+    typer.echo(f"warning: {message}", err=True)
 
 
 app = typer.Typer(

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, get_args
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, get_args
 
 from knn_ue.arrays import check_choice, check_not_empty, check_positive
 from knn_ue.encoding.inputs import Example
@@ -19,6 +19,19 @@ Pooling = Literal["cls", "last", "mean", "cls+mean", "pooled"]
 
 # What is larger is a slip of the hand, or a folder that was made to take all memory or time.
 _MOST = {"batch_size": 1 << 16, "passes": 10_000, "max_length": 1 << 20, "context_words": 1 << 16}
+
+
+class EncodingNames(TypedDict, total=False):
+    """The keyword arguments that `from_pretrained` takes for `EncodingOptions`."""
+
+    pooling: Pooling | None
+    layer: int | tuple[int, ...]
+    all_layers: bool
+    max_length: int | None
+    batch_size: int
+    context_words: int
+    passes: int
+    views: bool
 
 
 @dataclass(frozen=True, kw_only=True)

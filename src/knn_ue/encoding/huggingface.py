@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, Unpack
 
 import numpy as np
 
-from knn_ue.encoding.contract import Encoder, EncoderPart, EncodingOptions, Pooling
+from knn_ue.encoding.contract import Encoder, EncoderPart, EncodingNames, EncodingOptions
 from knn_ue.encoding.forward import Arrays, ForwardPass, Piece, Pieces, batches_by_length, make_pieces
 from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples, windows
 from knn_ue.encoding.inspection import (
@@ -26,7 +26,15 @@ from knn_ue.encoding.inspection import (
     save_model,
     training_of,
 )
-from knn_ue.encoding.loading import find_device, find_task, load_model, load_tokenizer, loading
+from knn_ue.encoding.loading import (
+    check_tokenizer,
+    find_device,
+    find_task,
+    load_model,
+    load_tokenizer,
+    loading,
+    task_of,
+)
 from knn_ue.encoding.model_files import ModelSource, copy_model, open_model, write_model
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, StorageError
@@ -119,30 +127,14 @@ class HuggingFaceEncoder(Encoder):
         task: str | None = None,
         *,
         device: str = "auto",
-        pooling: Pooling | None = None,
-        layer: int | tuple[int, ...] = -1,
-        all_layers: bool = False,
-        max_length: int | None = None,
-        batch_size: int = 32,
-        context_words: int = 4,
-        passes: int = 1,
-        views: bool = False,
         trust_remote_code: bool = False,
+        **options: Unpack[EncodingNames],
     ) -> Self:
         """Load a classifier from a folder or the hub; `device` is "auto" (a GPU if there is one), "cpu", "cuda", ...
 
         The task is what the model was made for (`find_task`); one without a record that reads pairs needs task="pair".
         """
-        options = EncodingOptions(
-            pooling=pooling,
-            layer=layer,
-            all_layers=all_layers,
-            max_length=max_length,
-            batch_size=batch_size,
-            context_words=context_words,
-            passes=passes,
-            views=views,
-        )
+        chosen = EncodingOptions(**options)
         place = find_device(device)
         source = ModelSource.of(path)
         path = source.folder or path
@@ -163,9 +155,22 @@ class HuggingFaceEncoder(Encoder):
                 stacklevel=2,
             )
         with loading(path):
-            encoder = cls(model.to(place), tokenizer, known, options=options, source=source)
+            encoder = cls(model.to(place), tokenizer, known, options=chosen, source=source)
             encoder._try_out()
         return encoder
+
+    @classmethod
+    def from_model(
+        cls, model: Any, tokenizer: Any = None, task: str | None = None, *, options: EncodingOptions | None = None
+    ) -> Self:
+        """Wrap a model in memory and its tokenizer, or a `transformers.pipeline(...)`, which has both."""
+        if tokenizer is None:
+            tokenizer = getattr(model, "tokenizer", None)
+            model = getattr(model, "model", model)
+        if tokenizer is None:
+            raise InvalidInputError(f"{type(model).__name__} needs its tokenizer: pass it as the second argument")
+        known = task_of(model.config, type(model).__name__, type(model).__name__, task)
+        return cls(model.eval(), check_tokenizer(tokenizer, type(model).__name__), known, options=options)
 
     def with_options(self, **changes: Any) -> "HuggingFaceEncoder":
         """Return an encoder with the same model in memory and other options."""

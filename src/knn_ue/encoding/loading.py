@@ -59,20 +59,27 @@ def find_task(path: str | Path, given: str | None = None, *, trust_remote_code: 
     otherwise. Raises where `given` (either form) is not what the model is for, or nothing is known.
     """
     config = load_config(path, trust_remote_code=trust_remote_code)
-    recorded = noted_task(config)
-    if recorded is None and (record := read_record(path)) is not None:  # models trained by earlier versions
-        recorded = record.get("task")
+    record = read_record(path) or {}  # of models trained by earlier versions
+    architecture = next(iter(config.architectures or ()), "")
+    return task_of(config, architecture, path, given, recorded=record.get("task"))
+
+
+def task_of(
+    config: Any, architecture: str, path: str | Path, given: str | None = None, *, recorded: str | None = None
+) -> Task:
+    """Return what a model with this configuration is for; `path` is what messages call it. See `find_task`."""
+    recorded = noted_task(config) or recorded
     if recorded is not None:
         known = task_name(recorded)
         if given is not None and task_name(given) != known:
             raise InvalidInputError(f"{path} was trained for {known}, got task={given!r}: use task={known!r}")
         return known
-    architecture = next(iter(config.architectures or ()), "")
     possible = [record.name for record in TASKS.values() if architecture.endswith(record.architecture)]
     if given is None:
         if not possible:
             raise InvalidInputError(
-                f"{path} does not tell what it was trained for: choose the task text, pair or ner (task=..., --task)"
+                f"{path} does not tell what it was trained for: pass task='text', 'pair' or 'ner'",
+                shell=f"{path} does not tell what it was trained for: choose --task text, pair or ner",
             )
         return possible[0]
     if possible and task_name(given) not in possible:
@@ -90,8 +97,12 @@ def load_tokenizer(path: str | Path, task: Task, *, trust_remote_code: bool = Fa
     extra = {"add_prefix_space": True} if words else {}
     with loading(path):
         tokenizer = AutoTokenizer.from_pretrained(str(path), trust_remote_code=trust_remote_code, **extra)
-        is_empty = len(tokenizer) <= len(tokenizer.all_special_ids)
-    if is_empty:  # transformers makes up an empty one where there is none
+        return check_tokenizer(tokenizer, path)
+
+
+def check_tokenizer(tokenizer: Any, path: str | Path) -> Any:
+    """Return the tokenizer; raise unless it can tell which sub-words belong to which word."""
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # transformers makes up an empty one where there is none
         raise InvalidInputError(f"{path} has no tokenizer: save it there with tokenizer.save_pretrained")
     if not tokenizer.is_fast:
         raise InvalidInputError(f"{path} has only a slow tokenizer, which cannot tell words apart: save a fast one")

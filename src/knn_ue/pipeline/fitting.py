@@ -21,6 +21,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import FALSE_ALARM_RATE, check_rate
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import score_answers, scored_answers
+from knn_ue.pipeline.checks import check_leakage, check_vectors, warn_if_weak
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.measured import (
     MAX_MEASURED,
@@ -122,6 +123,7 @@ class FitOptions:
     false_alarm_rate: float = FALSE_ALARM_RATE
     robust: bool = False
     seed: int = 0
+    allow_leakage: bool = False
 
     def __post_init__(self) -> None:
         check_choice(self.method, "method", tuple(METHODS))
@@ -159,6 +161,8 @@ def fit_rows(
     """Encode both sets, make the calibrator of the method, fit it and choose the threshold."""
     train = _checked(encoder, train_rows, columns, name="training")
     validation = _checked(encoder, validation_rows, columns, name="validation")
+    if not options.allow_leakage and not isinstance(train, Outputs) and not isinstance(validation, Outputs):
+        check_leakage(train, validation)
     _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
     if not isinstance(train, Outputs) and options.store is None:
         check_index_of(options.method, options.index, encoder.encode([]))
@@ -178,6 +182,7 @@ def fit_rows(
     # Outputs that were given may have views that this encoder will not have when it predicts.
     scored = ScoredViews(sampled.space() if has_views(encoder) else None)
     outputs = _encoded(encoder, validation, stage(progress, "validation"), scored.look)
+    warn_if_weak(outputs)
     held_out = np.zeros(len(outputs), dtype=bool)
     if options.decisions:
         held_out = _half(outputs, options.seed)
@@ -185,7 +190,10 @@ def fit_rows(
     if options.robust:
         copies = _perturbed(encoder, validation, outputs, held_out, options.seed)
     calibrator = _stored(options, stored, outputs.take(~held_out), progress)
-    fitted = fit_outputs(options.method, calibrator, outputs, held_out, options.decisions, copies=copies)
+    found = calibrator.search(outputs)
+    if not options.allow_leakage:
+        check_vectors(found, outputs)
+    fitted = fit_outputs(options.method, calibrator, outputs, held_out, options.decisions, copies=copies, found=found)
     return replace(fitted, familiarity=scored.familiarity(outputs, options.false_alarm_rate))
 
 
@@ -210,13 +218,15 @@ def fit_outputs(
     decisions: Sequence[Decision],
     *,
     copies: Outputs | None = None,
+    found: Found | None = None,
 ) -> Fitted:
     """Fit the calibrator on the validation rows that are not held out, and the decisions on those that are.
 
     `copies` of the former, perturbed, are fitted on too. The neighbors of the validation rows are searched once for
-    all of it.
+    all of it; `found` is what was found before.
     """
-    found = calibrator.search(validation)
+    if found is None:
+        found = calibrator.search(validation)
     if copies is None:
         calibrator.fit(validation.take(~held_out), found=_part(found, ~held_out))
     else:

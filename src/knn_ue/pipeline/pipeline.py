@@ -3,14 +3,14 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators import Calibrator
 from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision
-from knn_ue.encoding import Encoder, Example, Pooling
+from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
 from knn_ue.encoding.inputs import windows
 from knn_ue.evaluation import Evaluation, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
@@ -73,15 +73,8 @@ class UncertaintyPipeline(WithDomains):
         task: str | None = None,
         *,
         device: str = "auto",
-        pooling: Pooling | None = None,
-        layer: int | tuple[int, ...] = -1,
-        all_layers: bool = False,
-        max_length: int | None = None,
-        batch_size: int = 32,
-        context_words: int = 4,
-        passes: int = 1,
-        views: bool = True,
         trust_remote_code: bool = False,
+        **options: Unpack[EncodingNames],
     ) -> Self:
         """Load a fine-tuned model from a folder or the hub; see `EncodingOptions` for what the options mean.
 
@@ -90,21 +83,24 @@ class UncertaintyPipeline(WithDomains):
         """
         from knn_ue.encoding.huggingface import HuggingFaceEncoder
 
+        options.setdefault("views", True)  # familiarity needs them
         encoder = HuggingFaceEncoder.from_pretrained(
-            path,
-            task,
-            device=device,
-            pooling=pooling,
-            layer=layer,
-            all_layers=all_layers,
-            max_length=max_length,
-            batch_size=batch_size,
-            context_words=context_words,
-            passes=passes,
-            views=views,
-            trust_remote_code=trust_remote_code,
+            path, task, device=device, trust_remote_code=trust_remote_code, **options
         )
         return cls(encoder)
+
+    @classmethod
+    def from_model(
+        cls, model: Any, tokenizer: Any = None, task: str | None = None, *, options: EncodingOptions | None = None
+    ) -> Self:
+        """Use a Hugging Face model that is in memory, with its tokenizer, or a `transformers.pipeline(...)` alone.
+
+        It is used as it is, where it is, in evaluation mode; `save` writes it into the UE folder as safetensors.
+        """
+        from knn_ue.encoding.huggingface import HuggingFaceEncoder
+
+        chosen = options or EncodingOptions(views=True)
+        return cls(HuggingFaceEncoder.from_model(model, tokenizer, task, options=chosen))
 
     def fit(
         self,
@@ -122,6 +118,7 @@ class UncertaintyPipeline(WithDomains):
         false_alarm_rate: float = FALSE_ALARM_RATE,
         robust: bool = False,
         seed: int = 0,
+        allow_leakage: bool = False,
         progress: Progress | None = None,
         **columns: Unpack[ColumnNames],
     ) -> Self:
@@ -131,6 +128,8 @@ class UncertaintyPipeline(WithDomains):
         `knn_ue.stores.registry`); by default in the UE folder. At an address the index is the store's own business.
 
         `max_stored` stores at most so many of them (words, in tagging), of every class as many as far as it has them.
+
+        Validation rows that are also training rows are refused unless `allow_leakage`.
 
         Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times;
         mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
@@ -159,6 +158,7 @@ class UncertaintyPipeline(WithDomains):
             false_alarm_rate=false_alarm_rate,
             robust=robust,
             seed=seed,
+            allow_leakage=allow_leakage,
         )
         encoder = encoder_for(self.encoder, self._user_options, method)
         if isinstance(train_rows, Outputs) or isinstance(validation_rows, Outputs):
