@@ -51,6 +51,7 @@ class Milvus:
         network = f"10.213.{number >> 6}.{4 * (number & 63)}".split(".")
         self.outside, self.host = (".".join([*network[:3], str(int(network[3]) + end)]) for end in (1, 2))
         self.pid = 0
+        self._server: subprocess.Popen[bytes] | None = None
 
     def open_namespace(self) -> None:
         """Make the namespace, and a link to it that only this machine can use."""
@@ -74,7 +75,7 @@ class Milvus:
             server = subprocess.Popen(
                 [*command, str(self.folder.absolute())], stdout=log, stderr=log, start_new_session=True
             )
-        self.pid = server.pid
+        self.pid, self._server = server.pid, server
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
             if server.poll() is not None:
@@ -92,11 +93,14 @@ class Milvus:
         """Send a signal to the server itself; after SIGKILL, wait until it is gone."""
         os.kill(self.pid, number)
         if number == signal.SIGKILL:
-            wait_gone(self.pid)
+            self._server.wait(30)
 
     def stop(self) -> None:
         """End the server and remove its namespace."""
-        end_process(self.pid)
+        if self._server is not None and self._server.poll() is None:
+            self._server.send_signal(signal.SIGCONT)
+            self._server.kill()
+            self._server.wait(30)
         subprocess.run(["ip", "netns", "del", self.namespace], check=False, capture_output=True)
 
     @property
