@@ -75,7 +75,7 @@ class _Storer:
 
     def __init__(self, model: str, task: str, store: str, device: str) -> None:
         self._pipe = UncertaintyPipeline.from_pretrained(model, task, device=device)
-        self._store = MilvusStore.open(store, unfinished=True)
+        self._store = MilvusStore.open(store)
 
     def ready(self) -> bool:
         """Return once the model is loaded."""

@@ -137,7 +137,6 @@ class MilvusStore:
                 "index": chosen,
                 "rows": str(n_rows),
                 "normalize": normalization.kind,
-                "complete": "false",
             },
         )
         return cls(
@@ -150,15 +149,10 @@ class MilvusStore:
         )
 
     @classmethod
-    def open(cls, address: str, *, unfinished: bool = False) -> "MilvusStore":
-        """Open a collection that `build` made; `unfinished` also opens one that another process is still writing."""
+    def open(cls, address: str) -> "MilvusStore":
+        """Open a collection that `build` or `create` made."""
         calls = MilvusCalls(MilvusAddress.parse(address))
         found = _existing(calls)
-        if not unfinished and found.properties.get("complete") != "true":
-            raise StorageError(
-                f"the collection {calls.address} is still being written, or its writer was stopped: wait for it, or "
-                f"remove it with MilvusStore.drop({str(calls.address)!r}) and build again"
-            )
         kind = found.properties.get("normalize", "none")
         if kind == "standardize":
             raise InvalidInputError(
@@ -281,7 +275,7 @@ class MilvusStore:
             pass
 
     def finish(self, n_rows: int, progress: Progress | None = None) -> None:
-        """Wait until all rows are on disk, indexed and loaded, and mark the store as complete."""
+        """Wait until all rows are on disk, indexed and loaded."""
         patient = MilvusCalls(self._calls.address.patient())
         patient.finish(lambda done: None if progress is None else progress("index", done, n_rows), n_rows)
         self._counted(None)

@@ -113,10 +113,6 @@ class MilvusCalls:
                 break
             time.sleep(_POLL_SECONDS)
         self.load(unsure)
-        self.write(
-            lambda client: client.alter_collection_properties(name, {f"{_OURS}complete": "true"}, timeout=seconds),
-            unsure,
-        )
 
     def load(self, unsure: str = _NOTHING_CHANGED) -> None:
         """Return once the collection is loaded into Milvus's memory."""
