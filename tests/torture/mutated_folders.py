@@ -74,10 +74,13 @@ def _run_batches(plan: Plan, folder: Path) -> None:
         process = start(open_many, folder / "victims", victim, plan.seed, first, last, work)
         running.append(_Batch(victim, first, last, work.with_suffix(".log"), process))
 
-    while running or (n_begun < plan.loads if plan.loads else plan.left > 0):
-        while len(running) < plan.workers and (n_begun < plan.loads if plan.loads else plan.left > 0):
+    def goes_on() -> bool:
+        return n_begun < plan.loads if plan.loads else bool(order) or plan.left > 0
+
+    while running or goes_on():
+        while len(running) < plan.workers and goes_on():
             victim = order.pop(0) if order else rng.choices(names, shares)[0]
-            size = _BATCH if plan.loads or plan.seconds > 120 else 10
+            size = _BATCH if plan.loads or plan.seconds > 120 else 3
             size = min(size, plan.loads - n_begun) if plan.loads else size
             begin(victim, next_number[victim], next_number[victim] + size)
             next_number[victim] += size
