@@ -33,7 +33,8 @@ def test_predict_writes_scores_of_entities_and_sentences_and_what_was_missed(mad
 
     assert result.exit_code == 0, result.output
     answers = read_lines(tmp_path / "answers.jsonl")
-    assert all(answer.keys() == {"words", "entities", "score", "none_missed", "missed"} for answer in answers)
+    keys = {"tags", "words", "entities", "score", "none_missed", "missed", "familiarity", "unfamiliar"}
+    assert all(answer.keys() == keys for answer in answers)
     assert any(entity["neighbors"] for answer in answers for entity in answer["entities"])
 
 
@@ -43,7 +44,7 @@ def test_explain_shows_entities_with_their_reasons(made):
     shown = run("explain", ue, "Ada went to Oslo", "--top", 2)
     (sentence,) = json.loads(run("explain", ue, "Ada went to Oslo", "--top", 2, "--json").stdout)
 
-    assert shown.stdout.startswith("Ada went to Oslo\nall entities right and none missed: ")
+    assert shown.stdout.startswith("Ada went to Oslo\n") and "\nall entities right and none missed: " in shown.stdout
     assert [len(entity["neighbors"]) for entity in sentence["entities"]] == [2] * len(sentence["entities"])
     assert all(entity["text"] in shown.stdout for entity in sentence["entities"])
 

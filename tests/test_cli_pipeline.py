@@ -237,7 +237,7 @@ def test_fit_asks_for_the_task_of_a_model_that_does_not_tell(text, tiny_model, t
     result = run("fit", model, *_data(text), "--out", tmp_path / "new")
 
     assert result.exit_code == 1
-    assert "does not tell what it was trained for: choose the task text, pair or ner" in result.stderr
+    assert "does not tell what it was trained for: choose --task text, pair or ner" in result.stderr
 
 
 def test_fit_says_that_no_threshold_keeps_the_risk(text, tiny_model, tmp_path):

@@ -74,7 +74,7 @@ def rows(n_rows, start=0):
 
 def fitted(method="knn-ue", **options):
     pipe = UncertaintyPipeline(BagEncoder())
-    return pipe.fit(rows(60), rows(40, 100), method=method, **({"n_neighbors": 5} | options))
+    return pipe.fit(rows(60), rows(40, 100), method=method, **({"n_neighbors": 5, "allow_leakage": True} | options))
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +129,7 @@ def test_a_loaded_folder_gives_the_same_answers(ue):
 
 def test_its_options_come_back(tmp_path):
     pipe = UncertaintyPipeline(BagEncoder(options=BagOptions(scale=0.5)))
-    pipe.fit(rows(60), rows(40, 100), n_neighbors=5).save(tmp_path / "ue")
+    pipe.fit(rows(60), rows(40, 100), n_neighbors=5, allow_leakage=True).save(tmp_path / "ue")
 
     assert UncertaintyPipeline.load(tmp_path / "ue").encoder.options == BagOptions(scale=0.5)
 
@@ -157,7 +157,7 @@ def test_reloading_takes_an_encoder_that_is_another(ue):
 def test_a_pair_stays_a_pair_whatever_it_contains(tmp_path):
     made = [{"premise": f"a → b {n}", "hypothesis": "lovely → c", "label": "pos"} for n in range(20)]
     made += [{"premise": f"a → b {n}", "hypothesis": "awful →", "label": "neg"} for n in range(20)]
-    pipe = UncertaintyPipeline(BagEncoder("text-pair")).fit(made, made, n_neighbors=5)
+    pipe = UncertaintyPipeline(BagEncoder("text-pair")).fit(made, made, n_neighbors=5, allow_leakage=True)
     pipe.save(tmp_path / "ue")
 
     loaded = UncertaintyPipeline.load(tmp_path / "ue")
@@ -171,7 +171,9 @@ def test_a_served_pair_with_arrows_is_offered_to_try_as_it_was(tmp_path):
 
     made = [{"premise": f"a long premise → number {n}", "hypothesis": "lovely → c", "label": "pos"} for n in range(20)]
     made += [{"premise": f"a long premise → number {n}", "hypothesis": "awful", "label": "neg"} for n in range(20)]
-    UncertaintyPipeline(BagEncoder("text-pair")).fit(made, made, n_neighbors=5).save(tmp_path / "ue")
+    UncertaintyPipeline(BagEncoder("text-pair")).fit(made, made, n_neighbors=5, allow_leakage=True).save(
+        tmp_path / "ue"
+    )
 
     samples = load_served(tmp_path / "ue", device="cpu", trust_remote_code=False).facts()["samples"]
 
@@ -203,7 +205,17 @@ def test_the_command_predicts(ue, rows_file, tmp_path):
 
 
 def test_the_command_fits_the_model_of_a_ue_folder_again(ue, rows_file, tmp_path):
-    data = ("--train", rows_file, "--validation", rows_file, "--neighbors", 3, "--method", "knn-ue-no-label")
+    data = (
+        "--train",
+        rows_file,
+        "--validation",
+        rows_file,
+        "--neighbors",
+        3,
+        "--method",
+        "knn-ue-no-label",
+        "--allow-leakage",
+    )
     run("fit", ue, *data, "--out", tmp_path / "again")
 
     again = UncertaintyPipeline.load(tmp_path / "again")

@@ -163,7 +163,7 @@ def test_a_tagger_without_entities_has_words_only(tmp_path):
     model = save_tiny_model(tmp_path / "pos", family="bert", task=WORDS, class_names=names)
     rows = [{"tokens": ["the", "film", "was"], "tags": list(names)}] * 5
     pipe = UncertaintyPipeline.from_pretrained(model, WORDS, device="cpu")
-    pipe.fit(rows, rows, method=METHOD, n_neighbors=2)
+    pipe.fit(rows, rows, method=METHOD, n_neighbors=2, allow_leakage=True)
 
     (answer,) = pipe([["the", "film"]])
 

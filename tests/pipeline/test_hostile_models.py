@@ -187,7 +187,7 @@ def test_a_pickled_model_is_saved_as_safetensors_and_said_so(models, pickled, tm
 
     loaded = UncertaintyPipeline.load(tmp_path / "ue", device="cpu")
 
-    assert len(said) == 1
+    assert sum("pickle" in str(one.message) for one in said) == 1
     assert {path.suffix for path in files_of(tmp_path / "ue").iterdir()} == {".safetensors", ".json"}
     assert loaded(ROWS[TEXT](3)) == pipe(ROWS[TEXT](3))
 

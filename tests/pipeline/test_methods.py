@@ -30,7 +30,7 @@ def test_the_encoder_gives_layers_only_to_the_method_that_needs_them(models):
     pipe = fit(models[TEXT], TEXT, method="dac")
     n_layers = len(pipe.validation_.layers)
 
-    pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40), method="temperature")
+    pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), method="temperature")
 
     assert (n_layers, pipe.validation_.layers) == (4, None)
 
@@ -52,7 +52,7 @@ def test_an_unfitted_pipeline_says_so(models):
         (["a film"], ROWS[TEXT](9), {}, "training row 0 has no label"),
         (ROWS[TEXT](9), ROWS[TEXT](9), {"method": "magic"}, "method must be one of"),
         (ROWS[TEXT](9), ROWS[TEXT](9), {"target_risk": 5}, "target_risk must lie strictly between 0 and 1"),
-        (ROWS[TEXT](9), ROWS[TEXT](1), {"target_risk": 0.1, "n_neighbors": 2}, "at least 2 validation rows"),
+        (ROWS[TEXT](9), ROWS[TEXT](1, start=50), {"target_risk": 0.1, "n_neighbors": 2}, "at least 2 validation rows"),
         ({"text": "a"}, ROWS[TEXT](9), {}, "rows must be a list of rows or the name of a file, got one dict"),
         (5, ROWS[TEXT](9), {}, "rows must be a list of rows or the name of a file, got one int"),
     ],

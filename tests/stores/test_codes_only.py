@@ -72,7 +72,7 @@ def test_what_was_added_and_removed_is_saved_and_loaded(rows, normalize, tmp_pat
 
 
 def test_many_changes_are_saved_in_parts(rows, store, tmp_path, monkeypatch):
-    monkeypatch.setattr("knn_ue.stores.journal._CHANGE_ROWS", 7)
+    monkeypatch.setattr("knn_ue.stores.folder._CHANGE_ROWS", 7)
     store.add(rows[0][:50], rows[1][:50])
     store.save(tmp_path / "store")
 

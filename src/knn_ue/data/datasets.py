@@ -110,7 +110,8 @@ def _records(dataset: Any, name: str, reading: Reading, *, drop: bool) -> Iterat
     label = reading.columns.of(reading.task)[TASKS[reading.task].label_key]
     names = _class_names((dataset.features or {}).get(label)) if reading.labeled or reading.extras else None
     if not reading.extras:
-        dataset = dataset.select_columns([name for name in reading.wanted if name in dataset.column_names])
+        known = dataset.features or dataset.column_names
+        dataset = dataset.select_columns([name for name in reading.wanted if name in known])
     for number, values in enumerate(dataset):
         record, place = dict(values), Place(name, number, "row")
         if label in record:

@@ -29,8 +29,14 @@ def key_of(*parts: object) -> str:
 
 
 def key_of_rows(rows: Iterable[Row]) -> str:
-    """Return a short name for the content of rows."""
-    return key_of([asdict(row) for row in rows])
+    """Return a short name for the content of rows, wherever they were read; a key that a row lacks changes nothing."""
+    return key_of(
+        [{name: value for name, value in asdict(row).items() if not _is_left_out(name, value)} for row in rows]
+    )
+
+
+def _is_left_out(name: str, value: object) -> bool:
+    return name in ("place", "extra") or (name in ("domain", "sample_weight") and value is None)
 
 
 def key_of_program(*stages: str) -> str:

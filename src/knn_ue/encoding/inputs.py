@@ -209,11 +209,7 @@ def _read_text(value: object, number: int) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        value = value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    if not value.strip():
-        raise InvalidInputError(
-            f"row {number} must not be an empty text, got {value[:20]!r}: fill it in or leave it out"
-        )
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     return value
 
 

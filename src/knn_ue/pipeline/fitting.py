@@ -161,9 +161,9 @@ def fit_rows(
     """Encode both sets, make the calibrator of the method, fit it and choose the threshold."""
     train = _checked(encoder, train_rows, columns, name="training")
     validation = _checked(encoder, validation_rows, columns, name="validation")
+    _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
     if not options.allow_leakage and not isinstance(train, Outputs) and not isinstance(validation, Outputs):
         check_leakage(train, validation)
-    _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
     if not isinstance(train, Outputs) and options.store is None:
         check_index_of(options.method, options.index, encoder.encode([]))
     if not METHODS[options.method].reads_training:

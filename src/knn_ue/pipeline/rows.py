@@ -44,6 +44,11 @@ def iter_examples(rows: Rows, task: Task, *, labeled: bool, columns: Columns | N
         )
     for number, row in enumerate(rows):
         example = row if isinstance(row, Example) else read_example(_from_tuple(row, task), task, number)
+        if not TASKS[task].is_tagging and not all(map(str.strip, example.parts)):
+            raise InvalidInputError(
+                f"{example.named(number)} must not be an empty text, got {''.join(example.parts)[:20]!r}: "
+                "fill it in or leave it out"
+            )
         yield example if labeled else replace(example, labels=None)
 
 

@@ -25,6 +25,9 @@ OPERATIONS = {
     ("GET", "/validation"),
     ("GET", "/drift"),
     ("GET", "/metrics"),
+    ("POST", "/adapt"),
+    ("POST", "/sample"),
+    ("DELETE", "/domains/{name}"),
 }
 
 
