@@ -163,7 +163,9 @@ def test_an_explanation_adds_up(task, method, asked):
 
     assert len(found["explanations"]) == len(INPUTS[task])
     for one in found["explanations"]:
-        for why in [why for why in one["why"] if why["weight"] is not None]:  # words of no entity are not searched
+        for why in [
+            why for why in one["why"] if why["distance_term"] is not None
+        ]:  # words of no entity are not searched
             assert why["distance_term"] + why["label_term"] == pytest.approx(why["weight"])
             assert sum(score["score"] for score in why["classes"]) == pytest.approx(1)
             assert len(why["neighbors"]) == 4 and len(why["map"]["points"]) == why["n_neighbors"] == 8
