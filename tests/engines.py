@@ -130,6 +130,8 @@ def ray_node(host: str, *, head: str | None = None, cpus: int = 1) -> tuple[str,
         )
         log.seek(0)
         if done.returncode:
+            for pid in processes_with(folder):
+                end_process(pid)
             raise RuntimeError(f"ray start failed: {log.read().decode()[-2000:]}")
     return head or f"{host}:{port}", processes_with(folder)
 
@@ -190,10 +192,13 @@ def start(folder: Path, venv: Path | None) -> None:
         finally:
             state["milvus"] = milvus.pid
         found |= {MILVUS: f"{milvus.host}:{_PORT}", MILVUS_VENV: str(venv.absolute())}
-    address, pids = ray_node("127.0.0.2")
-    pids += ray_node("127.0.0.3", head=address)[1]
+    pids: list[int] = []
+    try:
+        address, pids = ray_node("127.0.0.2")
+        pids += ray_node("127.0.0.3", head=address)[1]
+    finally:  # what was started is known to `stop`, whatever fails
+        (folder / "state.json").write_text(json.dumps(state | {"pids": pids}), encoding="utf-8")
     found[RAY] = address
-    (folder / "state.json").write_text(json.dumps(state | {"pids": pids}), encoding="utf-8")
     lines = [f"export {name}={value}\n" for name, value in found.items()]
     (folder / "env").write_text("".join(lines), encoding="utf-8")
 
