@@ -1,4 +1,4 @@
-"""Copies of labeled rows made strange: what a shift-robust fit learns from beside the rows themselves.
+"""Perturbed copies of labeled rows: what a shift-robust fit learns from beside the rows themselves.
 
 Words are dropped, misspelled or replaced by words of other rows, texts are cut or joined with another row of the same
 label. Of a pair both texts change, each on its own. The tags of a sentence go with its words; only words outside any

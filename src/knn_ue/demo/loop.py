@@ -49,7 +49,7 @@ def met_domains(calibrator: Calibrator, sets: Mapping[str, Outputs], familiarity
 
 
 def told_sentences(calibrator: Calibrator, texts: Outputs, familiarity: Familiarity) -> list[ToldSentence]:
-    """Return what each text is told."""
+    """Return the answer to each text."""
     prediction, p_values = calibrator.predict(texts), familiarity.p_value(texts)
     flags = familiarity.is_unfamiliar(p_values)
     assert texts.class_names is not None and texts.texts is not None

@@ -45,7 +45,8 @@ def test_every_address_is_in_the_schema(api):
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize(("method", "path"), sorted(OPERATIONS))
 def test_every_answer_is_one_that_openapi_promises(method, path, mode, api):
-    takes_something = method == "DELETE" or path in ("/predict", "/explain", "/examples")
+    # The name of a domain is any text: there is no wrong one.
+    takes_something = path in ("/predict", "/explain", "/examples", "/examples/{id}")
     if mode is schemathesis.GenerationMode.NEGATIVE and not takes_something:
         pytest.skip("there is nothing to send wrongly")
 
