@@ -193,7 +193,9 @@ def test_a_method_that_trains_the_model_is_refused():
 def test_a_folder_of_an_unknown_encoder_names_it(ue, monkeypatch):
     monkeypatch.delitem(ENCODERS, BagEncoder.kind)
 
-    with pytest.raises(StorageError, match="an encoder of the kind 'bag-of-words', known are huggingface.*: import the module"):
+    with pytest.raises(
+        StorageError, match=r"an encoder of the kind 'bag-of-words', known are huggingface.*: import the module"
+    ):
         UncertaintyPipeline.load(ue)
 
 

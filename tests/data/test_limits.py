@@ -14,7 +14,7 @@ import pytest
 from cli_files import run
 from knn_ue.data import Limits, read_rows
 from knn_ue.data.hub import HubName
-from knn_ue.data.limits import use_limits
+from knn_ue.data.lines import use_limits
 from knn_ue.errors import InvalidInputError
 
 WORDS = r"a sentence must have at most 100000 words, got .*Limits\(sentence_words=N\)"

@@ -9,7 +9,7 @@ from cli_files import run, write_rows
 from knn_ue import Outputs
 from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.checks import warn_if_weak
+from knn_ue.pipeline.rows import warn_if_weak
 from pipelines import PAIR, TEXT, WORDS, scores_of
 from tiny_models import ROWS
 

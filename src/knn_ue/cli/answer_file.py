@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from knn_ue.cli.answer_formats import check_format, convert, is_json_lines
 from knn_ue.data import Row, TaggedRow
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.pipeline.answer_lines import abstains, answer_line, encoded, input_of
+from knn_ue.pipeline.answers import abstains, answer_line, encoded, input_of
 from knn_ue.storage.atomic import move_new, storage_errors, sync, take_lock
 
 Answer = dict[str, Any]

@@ -101,7 +101,7 @@ def main(
     Exit codes: 0 fine, 1 something is wrong with data or disk (one sentence says what), 2 usage, 130 Ctrl-C,
     143 SIGTERM.
     """
-    from knn_ue.data.limits import Limits, use_limits
+    from knn_ue.data.lines import Limits, use_limits
 
     limits = Limits(row_bytes=int(max_row_mib * (1 << 20)), sentence_words=max_words, pipe_seconds=pipe_seconds)
     context.with_resource(use_limits(limits))

@@ -169,7 +169,7 @@ def _continue(
     today.
     """
     from knn_ue.cli.answer_file import same_answer
-    from knn_ue.pipeline.answer_lines import passed_on
+    from knn_ue.pipeline.answers import passed_on
 
     begun = _LastWindow(pipe)
     last, rows = answers.keep_complete(file, begun.passed_on(rows))

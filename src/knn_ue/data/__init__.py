@@ -2,7 +2,7 @@
 
 from knn_ue.data.columns import Columns
 from knn_ue.data.faults import Skipped
-from knn_ue.data.limits import Limits
+from knn_ue.data.lines import Limits
 from knn_ue.data.presets import PAPER_SETS, PaperSet, PaperSplit, read_paper
 from knn_ue.data.readers import read_rows
 from knn_ue.data.rows import PairRow, Row, TaggedRow, TextRow, without_label

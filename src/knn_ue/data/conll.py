@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from knn_ue.data.fields import check_text
-from knn_ue.data.limits import RAISE_WORDS, Limits
-from knn_ue.data.lines import Place, read_lines
+from knn_ue.data.lines import RAISE_WORDS, Limits, Place, read_lines
+from knn_ue.data.reading import check_text
 from knn_ue.data.tags import Sentence, is_tag
 
 # Not str.split(): a no-break space may be part of a token.

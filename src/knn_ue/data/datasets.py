@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from knn_ue.data.columns import Columns, proposal
-from knn_ue.data.fields import Record
 from knn_ue.data.lines import Place
-from knn_ue.data.reading import Reading
+from knn_ue.data.reading import Reading, Record
 from knn_ue.data.rows import Row, at_least_one
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.tasks import TASKS, Task

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from knn_ue.data.columns import proposal
-from knn_ue.data.fields import Record
 from knn_ue.data.lines import Place
-from knn_ue.data.reading import Reading
+from knn_ue.data.reading import Reading, Record
 from knn_ue.errors import InvalidInputError, require
 
 # A frame can exist only where its library is loaded: asking costs nothing where none is.

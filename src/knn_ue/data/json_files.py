@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from knn_ue.data.faults import OnError
-from knn_ue.data.fields import Record
-from knn_ue.data.limits import Limits
-from knn_ue.data.lines import Place, read_lines
+from knn_ue.data.lines import Limits, Place, read_lines
+from knn_ue.data.reading import Record
 from knn_ue.errors import InvalidInputError
 
 _ARRAY_BYTES = 256 << 20  # an array must be in memory as a whole

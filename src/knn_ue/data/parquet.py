@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from knn_ue.data.fields import Record
 from knn_ue.data.frames import check_columns
 from knn_ue.data.lines import Place
-from knn_ue.data.reading import Reading
+from knn_ue.data.reading import Reading, Record
 from knn_ue.errors import InvalidInputError, require
 
 _BATCH_ROWS = 1024

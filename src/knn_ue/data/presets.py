@@ -8,8 +8,7 @@ from typing import Literal
 from knn_ue.data.conll import read_conll
 from knn_ue.data.datasets import rows_of
 from knn_ue.data.hub import HubName, load_split
-from knn_ue.data.limits import default_limits
-from knn_ue.data.lines import check_file, shorten
+from knn_ue.data.lines import check_file, default_limits, shorten
 from knn_ue.data.reading import Reading
 from knn_ue.data.rows import Row, TaggedRow, at_least_one
 from knn_ue.data.splits import half_of

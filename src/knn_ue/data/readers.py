@@ -9,13 +9,11 @@ from knn_ue.data.columns import Columns
 from knn_ue.data.conll import read_conll
 from knn_ue.data.datasets import is_dataset, is_saved_dataset, load_saved, rows_of
 from knn_ue.data.faults import OnError, stop
-from knn_ue.data.fields import check_text
 from knn_ue.data.frames import frame_records, is_frame
 from knn_ue.data.json_files import read_json
-from knn_ue.data.limits import Limits, default_limits
-from knn_ue.data.lines import check_file, read_lines
+from knn_ue.data.lines import Limits, check_file, default_limits, read_lines
 from knn_ue.data.parquet import read_parquet
-from knn_ue.data.reading import Reading, Records
+from knn_ue.data.reading import Reading, Records, check_text
 from knn_ue.data.rows import Row, TaggedRow, TextRow, at_least_one
 from knn_ue.data.sources import is_named, read_named
 from knn_ue.data.tables import read_table

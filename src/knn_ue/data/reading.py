@@ -1,18 +1,170 @@
-"""Records of any source -> rows: one way for files, frames and data sets."""
+"""Records of any source -> rows: every rule is checked here, for files, frames and data sets alike."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
-from knn_ue.data.columns import Columns
+from knn_ue.data.columns import Columns, proposal
 from knn_ue.data.faults import OnError, stop
-from knn_ue.data.fields import Fields, Record, origin_of, pair_row, text_row, tokens_and_tags
-from knn_ue.data.limits import RAISE_WORDS, Limits, default_limits
-from knn_ue.data.lines import Place
-from knn_ue.data.rows import Row
+from knn_ue.data.lines import RAISE_WORDS, Limits, Place, default_limits
+from knn_ue.data.rows import PairRow, Row, TextRow
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
+
+Record = Mapping[str, Any]
+
+
+class Fields:
+    """The values of one record by our keys, each checked when it is asked for; `columns` are their names there."""
+
+    def __init__(self, record: Record, place: Place, columns: Mapping[str, str]) -> None:
+        self.record, self.place, self.columns = record, place, columns
+
+    def value(self, key: str) -> Any:
+        """Return what must not be missing."""
+        column = self.columns.get(key, key)
+        if self.record.get(column) is not None:
+            return self.record[column]
+        names = sorted(map(str, self.record))
+        if column in self.record:
+            raise self.place.error(f"{column} must not be null", names, "fill it in, or remove the row")
+        python, shell = proposal([key], names)
+        said = "add it, check the task, or "
+        raise self.place.error(f"the key {column!r} is missing", names, said + python, shell=said + shell)
+
+    def text(self, key: str) -> str:
+        """Return a text that a tokenizer can read."""
+        return check_text(self.value(key), self.columns.get(key, key), self.place)
+
+
+def text_row(fields: Fields, *, labeled: bool, extra: Record | None = None) -> TextRow:
+    """Return the text, label and votes of a record."""
+    text, origin = fields.text("text"), origin_of(fields.record, fields.place, labeled=labeled, extra=extra)
+    if not labeled:
+        return TextRow(text, **origin)
+    return TextRow(text, _label(fields), _label_counts(fields.record, fields.place), **origin)
+
+
+def pair_row(fields: Fields, *, labeled: bool, extra: Record | None = None) -> PairRow:
+    """Return the two texts, label and votes of a record."""
+    premise, hypothesis = fields.text("premise"), fields.text("hypothesis")
+    origin = origin_of(fields.record, fields.place, labeled=labeled, extra=extra)
+    if not labeled:
+        return PairRow(premise, hypothesis, **origin)
+    return PairRow(premise, hypothesis, _label(fields), _label_counts(fields.record, fields.place), **origin)
+
+
+def tokens_and_tags(fields: Fields, *, labeled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tokens of a record and as many tags (none unless `labeled`), the scheme of the tags unchecked."""
+    place = fields.place
+    tokens = _strings(fields, "tokens")
+    for number, token in enumerate(tokens, start=1):
+        check_text(token, f"token {number}", place)
+    if not labeled:
+        return tokens, ()
+    tags = _strings(fields, "tags")
+    if len(tokens) != len(tags):
+        raise place.error(
+            f"each token must have one tag, {len(tokens)} tokens do not go with {len(tags)} tags",
+            tags,
+            "align them one to one",
+        )
+    return tokens, tags
+
+
+def origin_of(record: Record, place: Place, *, labeled: bool, extra: Record | None) -> dict[str, Any]:
+    """Return what a row knows beside its content: its place, the columns that are passed on, and the optional keys.
+
+    Those are the `domain` and, with labels, the `sample_weight`; empty ones are left out. A domain is a name: many
+    files have a column of that name that holds something else, which is no error.
+    """
+    found: dict[str, Any] = {"place": place, "extra": extra}
+    if isinstance(record.get("domain"), str) and record["domain"].strip():
+        found["domain"] = record["domain"].strip()
+    weight = record.get("sample_weight") if labeled else None
+    if weight not in (None, ""):
+        try:
+            found["sample_weight"] = float(weight)
+        except (TypeError, ValueError):
+            found["sample_weight"] = 0.0
+        if isinstance(weight, bool) or not 0 < found["sample_weight"] < float("inf"):
+            raise place.error("sample_weight must be a positive number", weight, "leave it out to count the row once")
+    return found
+
+
+def check_text(text: object, name: str, place: Place) -> str:
+    """Return `text` if a tokenizer can read it."""
+    if not isinstance(text, str):
+        raise place.error(f"{name} must be a string", text, "put it in quotes")
+    if not text.strip():
+        raise place.error(f"{name} must not be empty", text, "fill it in or remove the row")
+    if "\0" in text:
+        raise place.error(f"{name} must not hold NUL characters", text, "remove them")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise place.error(
+            f"{name} must be valid Unicode", text[error.start : error.end], "write both halves of the surrogate pair"
+        ) from None
+    return text
+
+
+def _label(fields: Fields) -> str:
+    label, name = fields.value("label"), fields.columns.get("label", "label")
+    if isinstance(label, Integral) and not isinstance(label, bool):
+        return str(label)
+    if isinstance(label, float) and label.is_integer():  # as pandas reads numbers where a value is missing
+        return str(int(label))
+    if not isinstance(label, str):
+        raise fields.place.error(f"{name} must be a string or a whole number", label, "write its name, such as 'pos'")
+    return check_text(label, name, fields.place)
+
+
+def _label_counts(record: Record, place: Place) -> Mapping[str, int] | None:
+    counts = record.get("label_counts")
+    if isinstance(counts, str):  # a table has no other way to write them
+        counts = _json_of(counts)
+    if counts is None:
+        return None
+    if not isinstance(counts, Mapping) or not all(_is_count(count) for count in counts.values()):
+        raise place.error(
+            "label_counts must give a whole number of at least 0 for each label", counts, 'write {"pos": 3, "neg": 1}'
+        )
+    if not sum(counts.values()):
+        raise place.error("label_counts must hold at least one vote", counts, "leave the key out")
+    return dict(counts)
+
+
+def _json_of(text: str) -> Any:
+    """Return what a field of a table says as JSON, None where it is empty, and the text where it is no JSON."""
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _is_count(count: object) -> bool:
+    return isinstance(count, int) and not isinstance(count, bool) and count >= 0
+
+
+def _strings(fields: Fields, key: str) -> tuple[str, ...]:
+    values, name, place = fields.value(key), fields.columns.get(key, key), fields.place
+    if hasattr(values, "tolist"):  # an array, as frames hold lists
+        values = values.tolist()
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise place.error(f"{name} must be a list of strings", values, "write one string for each word")
+    if not values:
+        raise place.error(f"{name} must not be empty", values, "fill it in or remove the row")
+    for value in values:
+        if not isinstance(value, str):
+            raise place.error(f"{name} must be a list of strings", value, "write one string for each word")
+    return tuple(values)
+
 
 Records = Iterable[tuple[Place, Record]]
 OPTIONAL = ("label_counts", "domain", "sample_weight")

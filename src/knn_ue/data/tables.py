@@ -7,9 +7,8 @@ from pathlib import Path
 
 from knn_ue.data.columns import proposal
 from knn_ue.data.faults import OnError
-from knn_ue.data.fields import Record
-from knn_ue.data.limits import RAISE_ROW, Limits
-from knn_ue.data.lines import Place, read_lines
+from knn_ue.data.lines import RAISE_ROW, Limits, Place, read_lines
+from knn_ue.data.reading import Record
 
 
 def read_table(

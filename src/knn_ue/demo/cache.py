@@ -11,7 +11,7 @@ from pathlib import Path
 
 from knn_ue.data import Row
 from knn_ue.storage import read_folder, write_folder
-from knn_ue.storage.outputs import outputs_from_arrays, outputs_to_arrays
+from knn_ue.storage.tensors import outputs_from_arrays, outputs_to_arrays
 from knn_ue.types import Outputs
 
 KIND = "demo-outputs"

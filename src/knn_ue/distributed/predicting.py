@@ -13,8 +13,7 @@ from knn_ue.distributed.cluster import cluster, run_parts
 from knn_ue.distributed.manifest import Manifest, Part, plan, rows_of
 from knn_ue.errors import StorageError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.answer_lines import abstains, answer_line
-from knn_ue.pipeline.answers import check_abstain_below
+from knn_ue.pipeline.answers import abstains, answer_line, check_abstain_below
 from knn_ue.storage import locked, write_file
 from knn_ue.storage.atomic import create_folder
 from knn_ue.types import Progress

@@ -1,6 +1,12 @@
-"""Outputs, a fitted calibrator and decisions -> answers: one search and one fetch of texts for a whole batch."""
+"""Outputs, a fitted calibrator and decisions -> answers: one search and one fetch of texts for a whole batch.
 
-from collections.abc import Sequence
+The second half is one answer <-> one JSON line of `knn-ue predict`, whoever writes the file.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -8,6 +14,7 @@ from knn_ue import metrics
 from knn_ue.answers import Answer, AnyAnswer
 from knn_ue.arrays import BoolArray, FloatArray
 from knn_ue.calibrators.contract import Calibrator, Found
+from knn_ue.data import PairRow, Row, TaggedRow
 from knn_ue.decisions import Decision, Scored
 from knn_ue.decisions.contract import decide
 from knn_ue.encoding import Example
@@ -15,7 +22,7 @@ from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import Familiarity
 from knn_ue.pipeline.entity_answers import most_likely, sentence_answers
-from knn_ue.pipeline.familiar_answers import of_rows, of_sentences
+from knn_ue.pipeline.familiarity import of_rows, of_sentences
 from knn_ue.pipeline.fitted import class_names, nearest
 from knn_ue.types import Outputs
 
@@ -134,3 +141,60 @@ def _text_answers(
             )
         )
     return answers
+
+
+def input_of(row: Row) -> dict[str, Any]:
+    """Return what an answer repeats of its row; the words of a tagged sentence are in the answer itself.
+
+    >>> from knn_ue.data import TextRow
+    >>> input_of(TextRow("a fine film", "pos"))
+    {'text': 'a fine film'}
+    """
+    if isinstance(row, TaggedRow):
+        return {}
+    if isinstance(row, PairRow):
+        return {"premise": row.premise, "hypothesis": row.hypothesis}
+    return {"text": row.text}
+
+
+def passed_on(row: Row, answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer behind its input and the columns that the row had beside it.
+
+    A column that is called like a field of answers, as a label may be, is renamed.
+
+    >>> from knn_ue.data import TextRow
+    >>> passed_on(TextRow("fine", extra={"id": 7, "label": "neg"}), {"label": "pos", "score": 0.9})
+    {'text': 'fine', 'id': 7, 'input_label': 'neg', 'label': 'pos', 'score': 0.9}
+    """
+    inputs = input_of(row)
+    taken = inputs.keys() | answer.keys()
+    extra = {f"input_{name}" if name in taken else name: _plain(value) for name, value in (row.extra or {}).items()}
+    return inputs | extra | answer
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of any table as JSON knows it: dates and decimals as text, what is no number as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):  # of numpy
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def encoded(answer: dict[str, Any]) -> bytes:
+    """Return an answer as JSON, without the line's end."""
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+
+
+def answer_line(row: Row, answer: dict[str, Any]) -> bytes:
+    """Return the line of the answer to one row."""
+    return encoded(passed_on(row, answer)) + b"\n"
+
+
+def abstains(answer: dict[str, Any]) -> bool:
+    """Say whether the answer, or one of its entities, is an abstention."""
+    return bool(answer.get("abstained")) or any(entity["abstained"] for entity in answer.get("entities", ()))

@@ -19,8 +19,8 @@ from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline.answers import AbstainBelow, answer_examples
 from knn_ue.pipeline.fitted import Domain, Fitted
-from knn_ue.storage.outputs import Arrays
 from knn_ue.storage.schema import ArrayRule, Within
+from knn_ue.storage.tensors import Arrays
 from knn_ue.types import Outputs
 
 GENERAL = "general"

@@ -21,9 +21,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import FALSE_ALARM_RATE, check_rate
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import score_answers, scored_answers
-from knn_ue.pipeline.checks import check_leakage, check_vectors, warn_if_weak
-from knn_ue.pipeline.fitted import Fitted, drift_quantiles
-from knn_ue.pipeline.measured import (
+from knn_ue.pipeline.familiarity import (
     MAX_MEASURED,
     SampledViews,
     ScoredViews,
@@ -31,7 +29,8 @@ from knn_ue.pipeline.measured import (
     has_views,
     look_at,
 )
-from knn_ue.pipeline.rows import Rows, count_stored, labeled_examples
+from knn_ue.pipeline.fitted import Fitted, drift_quantiles
+from knn_ue.pipeline.rows import Rows, check_leakage, check_vectors, count_stored, labeled_examples, warn_if_weak
 from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, tunable
 from knn_ue.stores.faiss_index import check_index
 from knn_ue.tasks import TASKS

@@ -30,8 +30,8 @@ from knn_ue.storage import (
     read_folder,
     write_folder,
 )
-from knn_ue.storage.outputs import Arrays, outputs_from_arrays, outputs_to_arrays
 from knn_ue.storage.schema import MAX_CLASSES, ArrayRule, Within, as_written, check_arrays, read_plain
+from knn_ue.storage.tensors import Arrays, outputs_from_arrays, outputs_to_arrays
 from knn_ue.tasks import Task
 from knn_ue.types import Outputs
 

@@ -16,7 +16,7 @@ from knn_ue.evaluation import Evaluation, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.pipeline.answers import check_abstain_below
 from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
-from knn_ue.pipeline.familiar_answers import check_explains, explain_outputs, measurable
+from knn_ue.pipeline.familiarity import check_explains, explain_outputs, measurable
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import (
     FitOptions,

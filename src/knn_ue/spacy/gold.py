@@ -8,8 +8,7 @@ from typing import Any
 from knn_ue.data import read_rows
 from knn_ue.data.faults import stop
 from knn_ue.data.json_files import read_json
-from knn_ue.data.limits import default_limits
-from knn_ue.data.lines import Place, check_file
+from knn_ue.data.lines import Place, check_file, default_limits
 from knn_ue.data.readers import JSON_FILES
 from knn_ue.data.rows import TaggedRow
 from knn_ue.errors import InvalidInputError
