@@ -114,9 +114,17 @@ def save_tiny_model(
 def save_tiny_decoder(
     folder: Path, *, family: str, task: str = "text-classification", padding_side: str = "right", seed: int = 0
 ) -> Path:
-    """Write a decoder-only classifier; as is common, the token that ends a text also pads."""
+    """Write a decoder-only model; as is common, the token that ends a text also pads.
+
+    `task` is that of a classifier, or "language-model".
+    """
     import torch
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForSequenceClassification,
+        AutoModelForTokenClassification,
+    )
 
     from knn_ue.encoding.loading import quiet
 
@@ -126,7 +134,7 @@ def save_tiny_decoder(
     settings = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "</s>"}
     settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "padding_side": padding_side}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    names = CLASS_NAMES[task]
+    names = CLASS_NAMES.get(task, ("LABEL_0", "LABEL_1"))
     config = AutoConfig.for_model(
         family,
         vocab_size=int(tokenizer.get_vocab_size()),
@@ -142,7 +150,9 @@ def save_tiny_decoder(
         label2id={name: number for number, name in enumerate(names)},
         **({"intermediate_size": 40, "num_key_value_heads": 2} if family == "llama" else {}),
     )
-    auto = AutoModelForTokenClassification if task == "token-classification" else AutoModelForSequenceClassification
+    auto = {"language-model": AutoModelForCausalLM, "token-classification": AutoModelForTokenClassification}.get(
+        task, AutoModelForSequenceClassification
+    )
     with torch.random.fork_rng(), quiet():
         torch.manual_seed(seed)
         auto.from_config(config).save_pretrained(folder)

@@ -86,6 +86,17 @@ def fit(
         str | None,
         typer.Option(metavar=TASK_METAVAR, callback=known_task, help="Default: what the model was trained for."),
     ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help=r"Prompt a language model: a template with {text}, or {premise} and {hypothesis}; \n is a new line.",
+        ),
+    ] = None,
+    label_word: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=WORD", help="With --prompt: the word that stands for a label; repeatable."),
+    ] = None,
     text_column: TextName = None,
     label_column: LabelName = None,
     premise_column: PremiseName = None,
@@ -105,6 +116,8 @@ def fit(
     choose the model. Those that [bold]knn-ue train[/bold] sets aside were not.
 
     Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
+
+    A language model needs no training: --prompt "Review: {text}\\nSentiment:" --label-word pos=positive ...
     """
     from knn_ue.decisions.registry import new_decision, to_plain
     from knn_ue.stores import TunableStore
@@ -119,7 +132,10 @@ def fit(
     )
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
-    pipe = _pipeline_of(model, task, device)
+    if prompt is None and not label_word:
+        pipe = _pipeline_of(model, task, device)
+    else:
+        pipe = _prompted(model, prompt, label_word or [], task, device)
     with progress_bars() as progress, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
         pipe.fit(
@@ -176,6 +192,24 @@ def _pipeline_of(model: str, task: str | None, device: str) -> "UncertaintyPipel
     pipe = UncertaintyPipeline.load(model, device=device)
     if task not in (None, pipe.task):
         raise InvalidInputError(f"{model} was fitted for {pipe.task}, got task={task!r}: leave out --task")
+    return pipe
+
+
+def _prompted(model: str, prompt: str | None, words: list[str], task: str | None, device: str) -> "UncertaintyPipeline":
+    """Load a language model to be asked with a prompt."""
+    from knn_ue.errors import InvalidInputError
+    from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.folder import is_ue_folder
+
+    if prompt is None or not words:
+        missing = "--label-word needs --prompt" if prompt is None else "--prompt needs --label-word for each label"
+        raise InvalidInputError(f"{missing}: give both, or neither for a model that was trained for the task")
+    if is_ue_folder(model):
+        raise InvalidInputError(f"{model} is a UE folder, which has its own prompt or none: give the language model")
+    labels = {name: word if found else name for name, found, word in (each.partition("=") for each in words)}
+    pipe = UncertaintyPipeline.from_prompt(model, prompt.replace(r"\n", "\n"), labels, device=device)
+    if task not in (None, pipe.task):
+        raise InvalidInputError(f"the prompt is for {pipe.task}, got task={task!r}: leave out --task")
     return pipe
 
 

@@ -2,12 +2,10 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 
@@ -35,20 +33,13 @@ from knn_ue.encoding.loading import (
     loading,
     task_of,
 )
-from knn_ue.encoding.model_files import ModelSource, copy_model, open_model, write_model
+from knn_ue.encoding.model_files import ModelSource
+from knn_ue.encoding.model_part import HubModel, blaming_folder, check_commit, model_of, model_plain, with_model
 from knn_ue.encoding.words import word_in_context
-from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage.schema import Within, as_written, read_plain
+from knn_ue.errors import InvalidInputError
+from knn_ue.storage.schema import as_written, read_plain
 from knn_ue.tasks import TASKS, Task, task_name
 from knn_ue.types import Outputs, Step
-
-
-@dataclass(frozen=True, kw_only=True)
-class _HubModel:
-    """The `name` of a model on the hub and its commit; both None where the UE folder holds the model."""
-
-    name: Annotated[str, Within(1, 1000)] | None
-    commit: Annotated[str, Within(1, 100)] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +47,7 @@ class _StoredEncoder:
     """What a UE folder holds of this encoder, beside the files of the model."""
 
     options: EncodingOptions
-    model: _HubModel
+    model: HubModel
 
 
 class HuggingFaceEncoder(Encoder):
@@ -179,17 +170,9 @@ class HuggingFaceEncoder(Encoder):
 
     def to_part(self) -> EncoderPart:
         """Return options and model: the name and commit of one from the hub, otherwise a folder with its files."""
-        source = self.source
-        plain = {
-            "options": asdict(self.options),
-            "model": {"name": source and source.name, "commit": source and source.commit},
-        }
+        plain = {"options": asdict(self.options), "model": model_plain(self.source)}
         part = EncoderPart(kind=self.kind, task=self.task, class_names=self.class_names, plain=plain)
-        if source is None or (source.folder is not None and not source.is_safe):
-            return replace(part, write=partial(write_model, self._write_files))
-        if source.folder is None:
-            return part
-        return replace(part, folder=source.folder.parent, write=partial(copy_model, source))
+        return with_model(part, self.source, self._write_files)
 
     @classmethod
     def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:
@@ -197,26 +180,13 @@ class HuggingFaceEncoder(Encoder):
         find_device(device)  # what the user asks for is not the folder's fault
         with as_written(Path(part.where), "pipeline"):
             stored = read_plain(_StoredEncoder, part.plain, "encoder")
-            commit, options = stored.model.commit, asdict(stored.options)
-        name = stored.model.name
-        model = name if part.folder is None else open_model(part.folder).folder
-        if model is None:
-            raise StorageError(f"{part.where} names no model: restore it from a copy")
-        if part.folder is None and Path(model).expanduser().exists():
-            raise StorageError(
-                f"{part.where} names the model {str(model)[:100]!r} on the hub, but here that is a path: open it from "
-                "another working directory"
-            )
-        with as_written(Path(part.where), "pipeline") if part.folder else nullcontext():
+            options = asdict(stored.options)
+        model = model_of(part, stored.model)
+        with blaming_folder(part):
             encoder = cls.from_pretrained(
                 model, part.task, device=device, trust_remote_code=trust_remote_code, **options
             )
-        found = encoder.source and encoder.source.commit
-        if None not in (commit, found) and commit != found:
-            raise StorageError(
-                f"{part.where} was fitted with {name} at {commit}, which is now at {found}: fit again, "
-                "or download the model to a folder and fit with that"
-            )
+        check_commit(part, stored.model, encoder.source)
         return encoder
 
     def _try_out(self) -> None:

@@ -5,7 +5,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from knn_ue.encoding.inspection import attach_head, has_saved_head, last_linear, noted_task, saved_names
+from knn_ue.encoding.inspection import (
+    attach_head,
+    has_saved_head,
+    is_decoder_only,
+    last_linear,
+    noted_task,
+    saved_names,
+)
 from knn_ue.encoding.model_files import read_record
 from knn_ue.errors import InvalidInputError, KnnUeError, require
 from knn_ue.hub_access import cache_only_if_unreachable
@@ -17,6 +24,8 @@ _NEEDS_PREFIX_SPACE = {"roberta", "deberta", "gpt2", "bloom", "longformer", "bar
 _WEIGHTS = {".safetensors", ".bin"}
 _MAX_LAYERS = 1000
 _MAX_SIZE = 1 << 24
+_LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
+
 # What config.json says of tables of so many rows, and of what stands in every layer.
 _TABLES = ("vocab_size", "max_position_embeddings", "type_vocab_size")
 _PER_LAYER = ("intermediate_size",)
@@ -76,6 +85,13 @@ def task_of(
         return known
     possible = [record.name for record in TASKS.values() if architecture.endswith(record.architecture)]
     if given is None:
+        if architecture.endswith(_LANGUAGE_MODELS):
+            raise InvalidInputError(
+                f"{path} is a language model without a classification head: prompt it with "
+                "UncertaintyPipeline.from_prompt(model, prompt, labels), or fine-tune it first",
+                shell=f"{path} is a language model without a classification head: prompt it with --prompt and "
+                f"--label-word, or fine-tune it first with knn-ue train --encoder {path}",
+            )
         if not possible:
             raise InvalidInputError(
                 f"{path} does not tell what it was trained for: pass task='text', 'pair' or 'ner'",
@@ -139,6 +155,27 @@ def load_model(
     if class_names is not None and tuple(class_names) != saved:
         _start_anew(last_linear(model), config)  # a head of the right size may still be for other classes
     return model.float().eval(), [name for name, _ in model.named_parameters() if name in missing]
+
+
+def load_language_model(path: str | Path, *, trust_remote_code: bool = False) -> Any:
+    """Load a decoder-only language model in float32, ready to be prompted."""
+    config = load_config(path, trust_remote_code=trust_remote_code)
+    from transformers import AutoModelForCausalLM
+
+    architecture = next(iter(config.architectures or ()), config.model_type)
+    if not is_decoder_only(config) or architecture.endswith("Classification"):
+        raise InvalidInputError(
+            f"{path} holds a {architecture}, which cannot be prompted: give a decoder-only language model such as "
+            "GPT-2 or Llama, or leave out the prompt"
+        )
+    with loading(path):
+        model, info = AutoModelForCausalLM.from_pretrained(
+            str(path), config=config, trust_remote_code=trust_remote_code, output_loading_info=True
+        )
+        missing = {*info["missing_keys"]} & {name for name, _ in model.named_parameters()}
+        if missing:
+            raise ValueError(f"{min(missing)} is missing")
+        return model.float().eval()
 
 
 def share_padding(model: Any, tokenizer: Any) -> None:

@@ -6,12 +6,16 @@ folder needs it.
 
 from importlib.metadata import entry_points
 
+from knn_ue.encoding.causal import CausalLMEncoder
 from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
 
 GROUP = "knn_ue.encoders"
-ENCODERS: dict[str, type[Encoder]] = {HuggingFaceEncoder.kind: HuggingFaceEncoder}
+ENCODERS: dict[str, type[Encoder]] = {
+    HuggingFaceEncoder.kind: HuggingFaceEncoder,
+    CausalLMEncoder.kind: CausalLMEncoder,
+}
 
 
 def open_encoder(part: EncoderPart, *, device: str, trust_remote_code: bool) -> Encoder:

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
@@ -43,6 +43,10 @@ from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.tuning import Tolerance, Tuning
 from knn_ue.types import Outputs, Progress
+
+if TYPE_CHECKING:
+    from knn_ue.encoding.causal import PromptOptions
+    from knn_ue.encoding.prompts import Messages
 
 
 class UncertaintyPipeline(WithDomains):
@@ -101,6 +105,36 @@ class UncertaintyPipeline(WithDomains):
 
         chosen = options or EncodingOptions(views=True)
         return cls(HuggingFaceEncoder.from_model(model, tokenizer, task, options=chosen))
+
+    @classmethod
+    def from_prompt(
+        cls,
+        model: Any,
+        prompt: "str | Messages",
+        labels: Sequence[str] | Mapping[str, str],
+        *,
+        tokenizer: Any = None,
+        device: str = "auto",
+        trust_remote_code: bool = False,
+        options: "PromptOptions | None" = None,
+    ) -> Self:
+        """Ask a language model that was not trained for the task; see `knn_ue.encoding.CausalLMEncoder`.
+
+        `fit` then needs only labeled examples: some to store, some to fit on.
+        """
+        from knn_ue.encoding.causal import CausalLMEncoder
+
+        return cls(
+            CausalLMEncoder(
+                model,
+                prompt,
+                labels,
+                tokenizer=tokenizer,
+                device=device,
+                trust_remote_code=trust_remote_code,
+                options=options,
+            )
+        )
 
     def fit(
         self,
