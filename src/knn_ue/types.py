@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -143,22 +144,24 @@ class Outputs:
         return self.labels
 
 
-def join_outputs(first: Outputs, second: Outputs) -> Outputs:
-    """Return the rows of two outputs of one model, one after the other; what only one of them has is left out."""
+def join_outputs(first: Outputs, *others: Outputs) -> Outputs:
+    """Return the rows of outputs of one model, one after the other; what not all of them have is left out."""
+    parts = (first, *others)
 
-    def both(name: str) -> Any:
-        values = getattr(first, name), getattr(second, name)
+    def joined(values: Sequence[Any]) -> Any:
         if any(value is None for value in values):
             return None
-        return np.concatenate(values) if isinstance(values[0], np.ndarray) else [*values[0], *values[1]]
+        return np.concatenate(values) if isinstance(values[0], np.ndarray) else list(chain.from_iterable(values))
 
-    groups, layers = both("groups"), None
-    if groups is not None and first.groups is not None and len(first):
-        groups[len(first) :] += int(first.groups.max()) + 1
-    if first.layers is not None and second.layers is not None:
-        layers = [np.concatenate(pair) for pair in zip(first.layers, second.layers, strict=True)]
+    sizes = [0 if part.groups is None else int(part.groups.max(initial=-1)) + 1 for part in parts]
+    before = [sum(sizes[:number]) for number in range(len(sizes))]
+    groups = [None if part.groups is None else part.groups + n for part, n in zip(parts, before, strict=True)]
+    layers = None
+    if all(part.layers is not None for part in parts):
+        layers = [joined(layer) for layer in zip(*(part.layers or () for part in parts), strict=True)]
     rows = ("logits", "features", "labels", "views", "decoded", "texts", "pairs", "words")
-    return Outputs(**{name: both(name) for name in rows}, groups=groups, layers=layers, class_names=first.class_names)
+    columns = {name: joined([getattr(part, name) for part in parts]) for name in rows}
+    return Outputs(**columns, groups=joined(groups), layers=layers, class_names=first.class_names)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,18 +3,22 @@
 import hashlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from cli_files import ENV, run, start, write_rows
-from engines import RAY, end_process, processes_with, ray_node
-from knn_ue.distributed import evaluate_files, predict_files
+from engines import MILVUS, RAY, end_node, processes_with, ray_folder, ray_node
+from knn_ue.distributed import build_store, predict_files
+from knn_ue.distributed.cluster import cluster
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.stores import MilvusStore
 from pipelines import TEXT, fit
 from tiny_models import ROWS, one_thread, tiny_model
 
@@ -28,7 +32,15 @@ pytestmark = [
     pytest.mark.skipif(RAY not in os.environ, reason=f"no Ray: python tests/engines.py start FOLDER sets {RAY}"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
 ]
-N_ROWS, PART_ROWS = 800, 20
+N_ROWS, PART_ROWS = 360, 6
+N_PARTS = N_ROWS // PART_ROWS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def connection():
+    """One connection for all tests here: each would take seconds."""
+    with cluster(os.environ[RAY], None):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +58,7 @@ def rows(ue):
 @pytest.fixture(scope="module")
 def undisturbed(ue, rows):
     """The bytes of every part of a run in which nothing dies, by the part's name."""
-    done = predict_files(ue, [rows], ue.parent / "undisturbed", address=os.environ[RAY], part_rows=PART_ROWS)
+    done = predict_files(ue, [rows], ue.parent / "undisturbed", workers=2, part_rows=PART_ROWS, device="cpu")
     assert done.n_rows == N_ROWS
     return bytes_of(ue.parent / "undisturbed")
 
@@ -55,17 +67,10 @@ def bytes_of(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name.startswith("part-")}
 
 
-def command(ue, rows, output, *more):
-    options = ["--engine", "ray", "--address", os.environ[RAY], "--part-rows", PART_ROWS, "--device", "cpu"]
-    return ["predict", ue, "--input", rows, "--output", output, *options, *more]
-
-
-def wait_for_parts(folder, n_parts, process):
-    end = time.monotonic() + 120
-    while len(list(folder.glob("part-*"))) < n_parts:
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < end, "no parts appeared"
-        time.sleep(0.02)
+def kill(pids):
+    assert pids
+    for pid in pids:
+        subprocess.run(["kill", "-9", str(pid)], check=False, capture_output=True)
 
 
 def test_the_answers_are_those_of_the_plain_command(ue, rows, undisturbed):
@@ -82,50 +87,56 @@ def test_the_answers_are_those_of_the_plain_command(ue, rows, undisturbed):
 def test_done_counts_and_hashes_what_is_there(ue, undisturbed):
     done = json.loads((ue.parent / "undisturbed" / "done.json").read_text())
 
-    assert done["rows"] == N_ROWS and len(done["parts"]) == N_ROWS // PART_ROWS
+    assert done["rows"] == N_ROWS and len(done["parts"]) == N_PARTS
     assert [part["sha256"] for part in done["parts"]] == [hashlib.sha256(x).hexdigest() for x in undisturbed.values()]
 
 
 def test_a_killed_driver_is_resumed_to_the_same_bytes(ue, rows, undisturbed, tmp_path):
     output = tmp_path / "out"
-    with start(*command(ue, rows, output)) as driver:
-        wait_for_parts(output, 3, driver)
+    options = ["--engine", "ray", "--address", os.environ[RAY], "--part-rows", PART_ROWS, "--device", "cpu"]
+    with start("predict", ue, "--input", rows, "--output", output, *options) as driver:
+        end = time.monotonic() + 120
+        while len(list(output.glob("part-*"))) < 3:
+            assert driver.poll() is None, driver.stderr.read()
+            assert time.monotonic() < end, "no parts appeared"
+            time.sleep(0.01)
         driver.send_signal(signal.SIGKILL)
     n_before = len(list(output.glob("part-*")))
-    assert n_before < N_ROWS // PART_ROWS and not (output / "done.json").exists()
+    assert n_before < N_PARTS and not (output / "done.json").exists()
 
-    done = predict_files(ue, [rows], output, address=os.environ[RAY], part_rows=PART_ROWS, resume=True)
+    done = predict_files(ue, [rows], output, workers=1, part_rows=PART_ROWS, device="cpu", resume=True)
 
     assert done.n_resumed >= n_before and bytes_of(output) == undisturbed
 
 
-@pytest.mark.parametrize("victim", ["worker", "node"])
-def test_the_bytes_are_the_same_where_a_worker_or_node_is_killed(victim, ue, rows, undisturbed, tmp_path):
-    output = tmp_path / "out"
-    address, node = os.environ[RAY], []
-    if victim == "node":
-        _, node = ray_node("127.0.0.7", head=address)
-    try:
-        with start(*command(ue, rows, output, "--workers", 2 if victim == "worker" else 3)) as driver:
-            wait_for_parts(output, 2, driver)
-            victims = node if victim == "node" else processes_with("ray::_Predictor")[:1]
-            assert victims
-            for pid in [*victims, *(processes_with("ray::_Predictor")[-1:] if victim == "node" else [])]:
-                subprocess.run(["kill", "-9", str(pid)], check=False)
-            _, errors = driver.communicate(timeout=240)
-    finally:
-        for pid in node:
-            end_process(pid)
+def test_the_bytes_are_the_same_where_a_worker_and_then_a_node_are_killed(ue, rows, undisturbed, tmp_path):
+    folder, killed = ray_folder(), []
 
-    assert driver.returncode == 0, errors
-    assert bytes_of(output) == undisturbed
-    assert json.loads((output / "done.json").read_text())["rows"] == N_ROWS
+    def progress(_name, n_done, _all):
+        if not killed:
+            kill(processes_with("ray::_Predictor")[:1])
+            killed.append("worker")
+        elif killed == ["worker"] and n_done > N_ROWS // 6:
+            kill(processes_with(str(folder)))
+            killed.append("node")
+
+    try:
+        ray_node("127.0.0.7", folder, head=os.environ[RAY])
+        done = predict_files(
+            ue, [rows], tmp_path / "out", workers=3, part_rows=PART_ROWS, device="cpu", progress=progress
+        )
+    finally:
+        end_node(folder)
+
+    assert killed == ["worker", "node"] and done.n_rows == N_ROWS
+    assert bytes_of(tmp_path / "out") == undisturbed
 
 
 def test_a_local_cluster_is_started_and_ended_by_the_command(ue, tmp_path):
     rows = write_rows(tmp_path / "few.jsonl", ROWS[TEXT](30))
     options = ["--engine", "ray", "--workers", "1", "--part-rows", "10", "--json"]
     arguments = ["predict", str(ue), "--input", str(rows), "--output", str(tmp_path / "out"), *options]
+    before = set(processes_with("raylet"))
 
     done = subprocess.run(
         [sys.executable, "-c", "from knn_ue.cli import app; app()", *arguments],
@@ -139,32 +150,62 @@ def test_a_local_cluster_is_started_and_ended_by_the_command(ue, tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["rows"], found["parts"]) == (30, 3)
+    assert set(processes_with("raylet")) <= before
 
 
 def test_a_changed_folder_a_finished_run_and_a_bad_row_are_one_sentence(ue, rows, undisturbed, tmp_path):
-    address = os.environ[RAY]
     with pytest.raises(StorageError, match="already holds a run: continue it with resume"):
-        predict_files(ue, [rows], ue.parent / "undisturbed", address=address, part_rows=PART_ROWS)
+        predict_files(ue, [rows], ue.parent / "undisturbed", part_rows=PART_ROWS)
     with pytest.raises(InvalidInputError, match="an option has changed"):
-        predict_files(ue, [rows], ue.parent / "undisturbed", address=address, part_rows=PART_ROWS, resume=True, top=1)
+        predict_files(ue, [rows], ue.parent / "undisturbed", part_rows=PART_ROWS, resume=True, top=1)
     bad = write_rows(tmp_path / "bad.jsonl", [*ROWS[TEXT](30), {"text": 7}])
     with pytest.raises(InvalidInputError, match=r"bad\.jsonl, line 31: "):
-        predict_files(ue, [bad], tmp_path / "out", address=address, part_rows=10)
+        predict_files(ue, [bad], tmp_path / "out", workers=1, part_rows=10)
 
 
-def test_evaluate_gives_the_numbers_of_one_process(ue, tmp_path):
+def test_the_evaluate_command_gives_the_numbers_of_one_process(ue, tmp_path):
     test = write_rows(tmp_path / "test.jsonl", ROWS[TEXT](90, start=500))
+    options = ["--engine", "ray", "--address", os.environ[RAY], "--workers", 1, "--part-rows", 25, "--device", "cpu"]
 
-    found = evaluate_files(ue, [test], address=os.environ[RAY], part_rows=25, device="cpu")
-
-    expected = UncertaintyPipeline.load(ue, device="cpu").evaluate(str(test))
-    for name, scores in expected.tables["test"].scores.items():
-        assert found.tables["test"].scores[name] == pytest.approx(scores, rel=1e-3, abs=1e-3)
-
-
-def test_the_evaluate_command_runs_on_ray(ue, tmp_path):
-    test = write_rows(tmp_path / "test.jsonl", ROWS[TEXT](60, start=500))
-
-    result = run("evaluate", ue, "--test", test, "--engine", "ray", "--address", os.environ[RAY], "--json")
+    result = run("evaluate", ue, "--test", test, *options, "--json")
 
     assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    expected = json.loads(run("evaluate", ue, "--test", test, "--device", "cpu", "--json").stdout)
+    assert numbers_of(found) == pytest.approx(numbers_of(expected), rel=1e-3, abs=1e-3)
+
+
+def numbers_of(plain, place=""):
+    """Return the numbers of nested JSON by their place."""
+    if isinstance(plain, dict | list):
+        pairs = plain.items() if isinstance(plain, dict) else enumerate(plain)
+        return {key: x for name, part in pairs for key, x in numbers_of(part, f"{place}/{name}").items()}
+    return {place: plain} if isinstance(plain, int | float) and "seconds" not in place else {}
+
+
+@pytest.mark.skipif(MILVUS not in os.environ, reason=f"no Milvus: tests/engines.py start FOLDER --milvus sets {MILVUS}")
+def test_a_store_is_built_whole_and_once_although_a_worker_is_killed(tiny_model, tmp_path):
+    model, address = tiny_model("bert", TEXT), f"milvus://{os.environ[MILVUS]}/ray_{secrets.token_hex(4)}"
+    labeled = ROWS[TEXT](120)
+    files = [write_rows(tmp_path / f"{name}.jsonl", part) for name, part in (("a", labeled[:70]), ("b", labeled[70:]))]
+    killed = []
+
+    def progress(name, _done, _all):
+        if name == "stored" and not killed:
+            killed.extend(processes_with("ray::_Storer")[:1])
+            kill(killed)
+
+    store = build_store(
+        model, files, address, task=TEXT, index="flat", workers=2, part_rows=10, device="cpu", progress=progress
+    )
+    try:
+        expected = UncertaintyPipeline.from_pretrained(model, TEXT, device="cpu").outputs(labeled)
+        (found,) = store.rows()
+    finally:
+        MilvusStore.drop(address)
+
+    assert killed
+    assert found.ids.tolist() == list(range(120))
+    assert list(found.texts) == [row["text"] for row in labeled]
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_allclose(found.vectors, expected.features, rtol=1e-4, atol=1e-5)

@@ -26,8 +26,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def milvus(tmp_path_factory):
-    server = Milvus(Path(os.environ[MILVUS_VENV]), tmp_path_factory.mktemp("milvus"))
-    server.open_namespace()
+    server = Milvus(Path(os.environ[MILVUS_VENV]), tmp_path_factory.mktemp("milvus")).open_network()
     try:
         yield server.start()
     finally:

@@ -5,19 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from knn_ue.data import Columns
 from knn_ue.distributed.cluster import cluster, run_parts
 from knn_ue.distributed.manifest import Part, plan, rows_of
 from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import Evaluation
-from knn_ue.evaluation import evaluate as measure
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.rows import labeled_examples, maybe_labeled_examples
 from knn_ue.tasks import TASKS
-from knn_ue.types import Outputs, Progress
+from knn_ue.types import Outputs, Progress, join_outputs
 
 _TEST = "test"
 
@@ -37,7 +34,8 @@ def evaluate_files(
     """Return every metric on the labeled rows of the `test` files, as `UncertaintyPipeline.evaluate` does.
 
     Workers encode the rows; features and logits come back here, where they must fit into memory, and the neighbors are
-    searched from here. `options` are those of `knn_ue.evaluate`: `n_bins`, `n_bootstrap`, `level`, `seed`.
+    searched from here. `options` are those of `UncertaintyPipeline.evaluate`: `n_bins`, `n_bootstrap`, `level`,
+    `seed`, `domain`.
     """
     pipe = UncertaintyPipeline.load(ue, device=device)
     found = encode_files(
@@ -51,7 +49,7 @@ def evaluate_files(
     )
     tested = found.pop(_TEST)
     tested.require_labels("evaluate_files")
-    return measure({pipe.method_: pipe.calibrator_}, tested, out_of_domain=found or None, **options)
+    return pipe.evaluate(tested, out_of_domain=found, **options)
 
 
 def encode_files(
@@ -89,7 +87,11 @@ def encode_files(
         names = {part.number: name for part, (name, _) in zip(numbered, jobs, strict=True)}
         must = {number for number, name in names.items() if name == _TEST}
         run_parts(lambda: worker.remote(str(Path(ue).absolute()), device, must, columns), numbered, n_workers, finished)
-    return {name: _joined([encoded[number] for number in sorted(encoded) if names[number] == name]) for name in sets}
+    parts = {name: [encoded[number] for number in sorted(encoded) if names[number] == name] for name in sets}
+    empty = [name for name, found in parts.items() if not found]
+    if empty:
+        raise InvalidInputError(f"the files of {empty[0]} hold no rows: name files with at least one")
+    return {name: join_outputs(*found) for name, found in parts.items()}
 
 
 class _Encoder:
@@ -104,7 +106,7 @@ class _Encoder:
         return True
 
     def run(self, part: Part) -> Outputs:
-        """Return what the model says about the rows of a part, without their texts."""
+        """Return what the model says about the rows of a part."""
         pipe = self._pipe
         reason: str | None = None
         examples: list[Example]
@@ -118,31 +120,4 @@ class _Encoder:
             except InvalidInputError:
                 found = list(rows_of(part, pipe.task, labeled=False, columns=self._columns))
             examples, reason = maybe_labeled_examples(found, pipe.task, pipe.class_names)
-        outputs = pipe.encoder.encode(examples, with_labels=reason is None)
-        return replace(outputs, texts=None, pairs=None)
-
-
-def _joined(parts: Sequence[Outputs]) -> Outputs:
-    """Return the rows of all parts as one; labels only where every part has them."""
-    if not parts:
-        raise InvalidInputError("the files hold no rows: name files with at least one")
-    first = parts[0]
-
-    def join(arrays: Sequence[Any]) -> Any:
-        return None if any(array is None for array in arrays) else np.concatenate(arrays)
-
-    groups, n_groups = [], 0
-    for part in parts:
-        groups.append(None if part.groups is None else part.groups + n_groups)
-        n_groups += 0 if part.groups is None else int(part.groups.max(initial=-1)) + 1
-    layers = None
-    if first.layers is not None:
-        layers = [join([part.layers[number] for part in parts if part.layers]) for number in range(len(first.layers))]
-    return Outputs(
-        logits=join([part.logits for part in parts]),
-        features=join([part.features for part in parts]),
-        labels=join([part.labels for part in parts]),
-        layers=layers,
-        groups=join(groups),
-        class_names=first.class_names,
-    )
+        return pipe.encoder.encode(examples, with_labels=reason is None)
