@@ -4,7 +4,8 @@
 
 LAB holds the arrays of fine-tuned models that `benchmarks/lab.py` writes. For each task, seed and set: kNN-UE is fitted
 in domain, 10 to 200 rows (sentences in tagging) are drawn at random 20 times, each method is fitted on them, and the
-other rows are measured. Design choices (the prior, the averaging, the gate) were made on seed 0 of movies and mnli.
+other rows are measured. The prior and the gate
+of ours were chosen by `adapting_choice.py`, on in-domain inputs with labels drawn by chance.
 """
 
 import argparse
@@ -23,11 +24,15 @@ from knn_ue.adapting import (
     draw_rows,
     fit_log_scale,
     log_likelihood_gain,
+    prior_unchanged,
     rescale,
 )
 from knn_ue.adapting.check import GATE
+from knn_ue.adapting.scale import UNCHANGED
 from knn_ue.arrays import softmax
 from knn_ue.entities import find_entities
+from knn_ue.familiarity import Familiarity
+from lab_arrays import with_views
 
 N_LABELS = (10, 20, 50, 100, 200)
 MOST_WORDS = 60_000  # of the training set, in tagging
@@ -35,13 +40,14 @@ MOST_WORDS = 60_000  # of the training set, in tagging
 
 @dataclass(frozen=True)
 class Domain:
-    """What the fitted method says of a set: probabilities, the raw logits, and the row of each (or sentence)."""
+    """What the fitted method says of a set: probabilities, logits, the row (or sentence) of each, p-values of rows."""
 
     probs: np.ndarray
     labels: np.ndarray
     predicted: np.ndarray
     logits: np.ndarray | None
     groups: np.ndarray
+    p_values: np.ndarray | None
 
     def labeled(self, rows: np.ndarray, weights: np.ndarray | None = None) -> LabeledScores:
         if self.logits is None:
@@ -49,10 +55,15 @@ class Domain:
         return LabeledScores.of_probs(self.probs[rows], self.labels[rows], weights=weights)
 
 
-def ours(domain: Domain, rows: np.ndarray, *, gate: bool = True, weights: np.ndarray | None = None) -> np.ndarray:
-    labeled = domain.labeled(rows, weights)
-    passed = not gate or log_likelihood_gain(labeled, fit_log_scale(labeled)) > GATE
-    return rescale(domain.probs, average_log_scale(labeled)) if passed else domain.probs
+def ours(
+    domain: Domain, rows: np.ndarray, *, gate: bool = True, looks: bool = True, weights: np.ndarray | None = None
+) -> np.ndarray:
+    labeled, unchanged = domain.labeled(rows, weights), UNCHANGED
+    if looks and domain.p_values is not None:
+        unchanged = prior_unchanged(float(domain.p_values[rows].mean()), len(rows))
+    moved = unchanged < UNCHANGED
+    passed = moved or not gate or log_likelihood_gain(labeled, fit_log_scale(labeled)) > GATE
+    return rescale(domain.probs, average_log_scale(labeled, unchanged=unchanged)) if passed else domain.probs
 
 
 def one_scale(domain: Domain, rows: np.ndarray, *, gate: bool) -> np.ndarray:
@@ -119,6 +130,7 @@ METHODS: dict[str, Callable[[Domain, np.ndarray], np.ndarray]] = {
     "nothing": lambda domain, _: domain.probs,
     "ours": lambda domain, rows: ours(domain, rows),
     "ours, no gate": lambda domain, rows: ours(domain, rows, gate=False),
+    "ours, familiarity unread": lambda domain, rows: ours(domain, rows, looks=False),
     "one scale": lambda domain, rows: one_scale(domain, rows, gate=True),
     "one scale, no gate": lambda domain, rows: one_scale(domain, rows, gate=False),
     "temperature": temperature,
@@ -184,18 +196,21 @@ def domains_of(folder: Path) -> Iterator[tuple[str, Domain]]:
         entity = KnnUEEntity(Datastore.build(train.features, train.labels)).fit(validation)
     else:
         plain = KnnUE(Datastore.build(train.features, train.labels)).fit(validation)
+        sets = [np.load(folder / f"{name}.npz") for name in ("train", "validation")]
+        familiarity = Familiarity(with_views(sets[0])).fit(with_views(sets[1]))
     for path in sorted(folder.glob("*.npz")):
         test = _outputs(folder, path.stem)
         if path.stem in ("train", "validation") or test is None:
             continue
         if test.groups is None:
             probs = plain.predict_proba(test)
-            yield path.stem, Domain(probs, test.labels, test.predicted, test.logits, np.arange(len(test)))
+            p_values = familiarity.p_value(with_views(np.load(path)))
+            yield path.stem, Domain(probs, test.labels, test.predicted, test.logits, np.arange(len(test)), p_values)
             continue
         reading = entity.read(test)
         right = reading.spans.same_in(find_entities(test, test.labels)).astype(np.int64)
         pairs = np.column_stack([1 - reading.scores, reading.scores])
-        yield path.stem, Domain(pairs, right, np.ones(len(right), dtype=np.int64), None, reading.spans.sentence)
+        yield path.stem, Domain(pairs, right, np.ones(len(right), dtype=np.int64), None, reading.spans.sentence, None)
 
 
 def _outputs(folder: Path, name: str) -> Outputs | None:

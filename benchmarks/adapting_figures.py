@@ -19,6 +19,7 @@ TABLE = (
     "nothing",
     "ours",
     "ours, no gate",
+    "ours, familiarity unread",
     "one scale",
     "one scale, no gate",
     "temperature",

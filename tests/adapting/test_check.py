@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from knn_ue.adapting import Adaptation, LabeledScores, adapt_units, fit_log_scale, log_likelihood_gain
+from knn_ue.adapting import (
+    Adaptation,
+    LabeledScores,
+    adapt_units,
+    fit_log_scale,
+    log_likelihood_gain,
+    prior_unchanged,
+)
 from knn_ue.adapting.check import GATE, cross_validated
 from knn_ue.storage.schema import read_plain
 
@@ -89,3 +96,26 @@ def test_a_scale_beyond_its_bound_is_refused_when_read():
 
     with pytest.raises(ValueError, match="log_scale must be a finite number"):
         read_plain(Adaptation, plain)
+
+
+def test_inputs_that_have_moved_are_adapted_to_at_once_and_inputs_that_have_not_hardly_at_all():
+    labeled = {"rows": scores(n=50, says=0.85, right=0.72, seed=3)}
+
+    unread, familiar, moved = (adapt_units(labeled, familiarity=mean) for mean in (None, 0.5, 0.1))
+
+    assert abs(familiar.main.log_scale) < abs(unread.main.log_scale) < abs(moved.main.log_scale)
+    assert moved.applied and moved.familiarity == 0.1
+
+
+def test_moved_inputs_pass_without_the_gate():
+    labeled = {"rows": scores(says=0.7, seed=1)}
+
+    assert adapt_units(labeled, familiarity=0.1).applied and not adapt_units(labeled, familiarity=0.5).applied
+
+
+def test_in_domain_inputs_are_rarely_taken_for_moved_ones():
+    rng = np.random.default_rng(0)
+
+    moved = [prior_unchanged(float(rng.random(50).mean()), 50) < 0.5 for _ in range(2000)]
+
+    assert np.mean(moved) < 0.005

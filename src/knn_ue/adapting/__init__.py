@@ -8,6 +8,7 @@ from knn_ue.adapting.scale import (
     average_log_scale,
     fit_log_scale,
     log_likelihood_gain,
+    prior_unchanged,
     rescale,
     rescale_scores,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "draw_rows",
     "fit_log_scale",
     "log_likelihood_gain",
+    "prior_unchanged",
     "rescale",
     "rescale_scores",
 ]

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from knn_ue.adapting.scale import LARGEST, LabeledScores, average_log_scale, fit_log_scale, log_likelihood_gain
+from knn_ue.adapting.scale import (
+    LARGEST,
+    UNCHANGED,
+    LabeledScores,
+    average_log_scale,
+    fit_log_scale,
+    log_likelihood_gain,
+    prior_unchanged,
+)
 from knn_ue.arrays import BoolArray, FloatArray
 from knn_ue.metrics import bootstrap_interval, expected_calibration_error
 from knn_ue.storage.schema import Within
@@ -24,8 +32,9 @@ _BINS = 5  # a few dozen rows do not fill ten
 class CheckedUnit:
     """What the labels say about one kind of score: of rows (texts, pairs or words), of entities or of sentences.
 
-    `log_scale` is what was fitted (see `average_log_scale`), `applied` whether it is used: only where `gain`, twice the
-    gain in log-likelihood of the best scale, exceeds 1. The numbers before and after are of the same `n` labeled
+    `log_scale` is what was fitted (see `average_log_scale`), `applied` whether it is used: where `gain`, twice the gain
+    in log-likelihood of the best scale, exceeds 1, or where the inputs are unlike the training data. The numbers
+    before and after are of the same `n` labeled
     things; those after come from scales fitted without the row at hand (10 folds). `*_change` are after minus before
     with 95 % intervals over rows drawn anew. `ece_by_chance` is the ECE that scores without any fault would show on so
     few rows.
@@ -52,13 +61,15 @@ class CheckedUnit:
 class Adaptation:
     """What a few labels of a domain lead to: a scale for each kind of score, and why it should or should not be used.
 
-    `units` holds "rows" and, for a method that scores them, "entities" and "sentences". `doubts` are sentences; an
-    empty tuple means that nothing speaks against it.
+    `units` holds "rows" and, for a method that scores them, "entities" and "sentences". `familiarity` is the mean
+    p-value of the labeled inputs, about one half where they are like the training data; None where it is not known.
+    `doubts` are sentences; an empty tuple means that nothing speaks against it.
     """
 
     units: Mapping[str, CheckedUnit]
     n_rows: int
     random_sample: bool
+    familiarity: Annotated[float, Within(0.0, 1.0)] | None = None
     doubts: tuple[str, ...] = ()
 
     @property
@@ -70,6 +81,11 @@ class Adaptation:
     def log_scales(self) -> dict[str, float]:
         """The log of the scale that is applied to each kind of score, 0 where the gate holds it back."""
         return {name: unit.log_scale if unit.applied else 0.0 for name, unit in self.units.items()}
+
+    @property
+    def unchanged(self) -> float:
+        """The prior probability that the scores hold in this domain as they are (see `prior_unchanged`)."""
+        return prior_unchanged(self.familiarity, self.n_rows)
 
     @property
     def applied(self) -> bool:
@@ -87,12 +103,18 @@ class Adaptation:
 
 
 def adapt_units(
-    labeled: Mapping[str, LabeledScores], *, random_sample: bool = True, force: bool = False, seed: int = 0
+    labeled: Mapping[str, LabeledScores],
+    *,
+    familiarity: float | None = None,
+    random_sample: bool = True,
+    force: bool = False,
+    seed: int = 0,
 ) -> Adaptation:
     """Fit a scale for each kind of score, check it by cross-validation, and say what speaks against it.
 
-    A scale is applied where the rows are a random sample of the domain, at least 10, and the gain passes the gate;
-    `force` applies it in any case.
+    A scale is applied where the rows are a random sample of the domain, at least 10, and either the gain passes the
+    gate or the inputs have moved; `force` applies it in any case. `familiarity` is the mean p-value of the
+    rows (see `prior_unchanged`).
 
     >>> rng = np.random.default_rng(0)
     >>> correct = rng.random(100) < 0.7
@@ -103,18 +125,28 @@ def adapt_units(
     """
     n_rows = labeled["rows"].n_groups
     trusted = random_sample and n_rows >= MIN_ROWS
-    units = {name: _checked(scores, trusted=trusted, force=force, seed=seed) for name, scores in labeled.items()}
-    found = Adaptation(units=units, n_rows=n_rows, random_sample=random_sample)
+    units = {
+        name: _checked(scores, trusted=trusted, force=force, seed=seed, unchanged=prior_unchanged(familiarity, n_rows))
+        for name, scores in labeled.items()
+    }
+    found = Adaptation(units=units, n_rows=n_rows, random_sample=random_sample, familiarity=familiarity)
     return replace(found, doubts=tuple(_doubts(found, force=force)))
 
 
-def adapt_quickly(labeled: LabeledScores) -> float:
+def adapt_quickly(labeled: LabeledScores, *, unchanged: float = UNCHANGED) -> float:
     """Return the log of the scale that `adapt_units` would apply, 0 where the gate holds it back, unchecked."""
-    passed = log_likelihood_gain(labeled, fit_log_scale(labeled)) > GATE
-    return average_log_scale(labeled) if passed else 0.0
+    passed = _passes(log_likelihood_gain(labeled, fit_log_scale(labeled)), unchanged)
+    return average_log_scale(labeled, unchanged=unchanged) if passed else 0.0
 
 
-def cross_validated(labeled: LabeledScores, *, gate: bool = True, seed: int = 0) -> FloatArray:
+def _passes(gain: float, unchanged: float) -> bool:
+    """Return whether a scale may be applied: always where the inputs have moved, else where it gains enough."""
+    return unchanged < UNCHANGED or gain > GATE
+
+
+def cross_validated(
+    labeled: LabeledScores, *, unchanged: float = UNCHANGED, gate: bool = True, seed: int = 0
+) -> FloatArray:
     """Return for each one (m,) the log of the scale that the rows of the other folds lead to."""
     groups = np.unique(labeled.groups)
     fold_of = np.random.default_rng(seed).permutation(len(groups)) % min(_FOLDS, len(groups))
@@ -122,14 +154,15 @@ def cross_validated(labeled: LabeledScores, *, gate: bool = True, seed: int = 0)
     scales = np.zeros(len(labeled))
     for fold in np.unique(folds).tolist():
         others = labeled.take(folds != fold)
-        scales[folds == fold] = adapt_quickly(others) if gate else average_log_scale(others)
+        fitted = adapt_quickly if gate else average_log_scale
+        scales[folds == fold] = fitted(others, unchanged=unchanged)
     return scales
 
 
-def _checked(labeled: LabeledScores, *, trusted: bool, force: bool, seed: int) -> CheckedUnit:
-    log_scale = average_log_scale(labeled)
+def _checked(labeled: LabeledScores, *, trusted: bool, force: bool, seed: int, unchanged: float) -> CheckedUnit:
+    log_scale = average_log_scale(labeled, unchanged=unchanged)
     gain = log_likelihood_gain(labeled, fit_log_scale(labeled))
-    scales = cross_validated(labeled, gate=not force, seed=seed)
+    scales = cross_validated(labeled, unchanged=unchanged, gate=not force, seed=seed)
     before, after, correct = labeled.confidence(0.0), labeled.confidence(scales), labeled.correct
     losses = labeled.losses(0.0), labeled.losses(scales)
     weights = labeled.weights
@@ -151,7 +184,7 @@ def _checked(labeled: LabeledScores, *, trusted: bool, force: bool, seed: int) -
         n_rows=labeled.n_groups,
         log_scale=log_scale,
         gain=gain,
-        applied=bool(len(labeled)) and (force or (trusted and gain > GATE)),
+        applied=bool(len(labeled)) and (force or (trusted and _passes(gain, unchanged))),
         accuracy=_mean(correct, weights),
         confidence_before=_mean(before, weights),
         confidence_after=_mean(after, weights),
@@ -199,7 +232,7 @@ def _doubts(found: Adaptation, *, force: bool) -> list[str]:
         doubts.append(f"{found.n_rows} labeled rows are too few, at least {MIN_ROWS} are needed, 50 are good: {ending}")
     elif found.n_rows < FEW_ROWS:
         doubts.append(f"{found.n_rows} labeled rows say little, 50 are good: label more of them")
-    if unit.gain <= GATE and found.n_rows >= MIN_ROWS:
+    if found.n_rows >= MIN_ROWS and not _passes(unit.gain, found.unchanged):
         doubts.append(
             f"no sure gain: twice the gain in log-likelihood is {unit.gain:.1f} and must exceed {GATE:g}: {ending}"
         )

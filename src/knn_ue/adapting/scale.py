@@ -13,6 +13,9 @@ from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_length, label_v
 from knn_ue.errors import InvalidInputError
 
 KAPPA = 1.0  # the prior: t has a standard deviation of 1, that is a factor of 2.7 up or down
+UNCHANGED = 0.5  # prior probability that the scores hold in the domain as they are
+UNCHANGED_FAMILIAR, UNCHANGED_MOVED = 0.75, 0.25  # the same, once the inputs were compared with the training data
+_MOVED_Z = 3.0
 LARGEST = 4.0  # |t|, a factor of 55
 _LOWEST_LOG = -50.0
 _GRID = np.linspace(-LARGEST, LARGEST, 33)
@@ -186,7 +189,7 @@ def fit_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA) -> float:
     return float(minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-8}).x)
 
 
-def average_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA, unchanged: float = 0.5) -> float:
+def average_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA, unchanged: float = UNCHANGED) -> float:
     """Return the mean of t over all that the labels leave possible; 0 has the prior probability `unchanged`.
 
     Else t is Normal(0, 1 / kappa) before the labels are seen. Few labels, or labels that the scores agree with, leave
@@ -201,6 +204,22 @@ def average_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA, unchanged
     top = max(float(log_evidence.max()), 0.0)
     changed = (1 - unchanged) * np.exp(log_evidence - top)
     return float(changed @ _FINE / (changed.sum() + unchanged * np.exp(-top)))
+
+
+def prior_unchanged(familiarity: float | None, n_rows: int) -> float:
+    """Return how probable it is, before any label is read, that the scores hold in the domain as they are.
+
+    `familiarity` is the mean p-value of the `n_rows` labeled inputs (see `knn_ue.Familiarity`), None where there are
+    none. Inputs like the validation inputs have a mean of one half with a standard deviation of 1 / sqrt(12 n); more
+    than three of these below it, the inputs have moved.
+
+    >>> prior_unchanged(0.47, 50), prior_unchanged(0.2, 50), prior_unchanged(None, 50)
+    (0.75, 0.25, 0.5)
+    """
+    if familiarity is None:
+        return UNCHANGED
+    moved = (0.5 - familiarity) * np.sqrt(12 * n_rows) > _MOVED_Z
+    return UNCHANGED_MOVED if moved else UNCHANGED_FAMILIAR
 
 
 def log_likelihood_gain(labeled: LabeledScores, log_scale: float) -> float:

@@ -17,6 +17,7 @@ def adapt_calibrator(
     labeled: Outputs,
     *,
     sample_weight: FloatArray | None = None,
+    familiarity: float | None = None,
     random_sample: bool = True,
     force: bool = False,
     seed: int = 0,
@@ -24,7 +25,8 @@ def adapt_calibrator(
     """Return the calibrator with the scales that `labeled` outputs of a new domain lead to, and what they change.
 
     The rows must be a random sample of the domain; `sample_weight` has one number per row, or per sentence in tagging,
-    where the draw was uneven. Predictions stay. See `knn_ue.adapting.adapt_units` for when a scale is applied.
+    where the draw was uneven. `familiarity` is their mean p-value (`Familiarity.mean_p_value`). Predictions stay.
+    See `knn_ue.adapting.adapt_units` for when a scale is applied.
 
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs
@@ -35,7 +37,7 @@ def adapt_calibrator(
     (True, 0.3)
     """
     scores = labeled_scores(calibrator, labeled, sample_weight=sample_weight)
-    adaptation = adapt_units(scores, random_sample=random_sample, force=force, seed=seed)
+    adaptation = adapt_units(scores, familiarity=familiarity, random_sample=random_sample, force=force, seed=seed)
     return calibrator.with_log_scales(adaptation.log_scales), adaptation
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue import metrics
-from knn_ue.adapting import adapt_quickly, rescale
+from knn_ue.adapting import adapt_quickly, prior_unchanged, rescale
 from knn_ue.calibrators import Calibrator, labeled_scores
 from knn_ue.evaluation import TEST
 from knn_ue.familiarity import Familiarity
@@ -85,14 +85,17 @@ def _met(name: str, calibrator: Calibrator, outputs: Outputs, familiarity: Famil
     probs = np.exp(labeled.log_probs)
     before = metrics.expected_calibration_error(probs=probs, labels=labels)
     n_labels = min(N_LABELS, len(outputs) // 2)
+    p_values = familiarity.p_value(outputs)
     after = []
     for draw in range(N_DRAWS if n_labels >= 10 else 0):
         rows = np.random.default_rng(draw).permutation(len(outputs))
-        scaled = rescale(probs, adapt_quickly(labeled.take(rows[:n_labels])))[rows[n_labels:]]
+        unchanged = prior_unchanged(float(p_values[rows[:n_labels]].mean()), n_labels)
+        log_scale = adapt_quickly(labeled.take(rows[:n_labels]), unchanged=unchanged)
+        scaled = rescale(probs, log_scale)[rows[n_labels:]]
         after.append(metrics.expected_calibration_error(probs=scaled, labels=labels[rows[n_labels:]]))
     return MetDomain(
         name=name,
-        unfamiliar=float(familiarity.is_unfamiliar(familiarity.p_value(outputs)).mean()),
+        unfamiliar=float(familiarity.is_unfamiliar(p_values).mean()),
         before=before,
         after=float(np.mean(after)) if after else None,
         spread=float(np.std(after)) if after else 0.0,

@@ -57,8 +57,7 @@ class Familiarity:
         self._measure()
         reference = {ROWS: scores}
         if validation.groups is not None:
-            starts = np.flatnonzero(np.diff(validation.groups, prepend=-1))
-            reference[SENTENCES] = span_means(scores, starts, np.append(starts[1:], len(scores)))
+            reference[SENTENCES] = _sentence_means(scores, validation.groups)
         if is_tagged(validation):
             entities = find_entities(validation, validation.predicted)
             reference[ENTITIES] = span_means(scores, entities.first, entities.last + 1)
@@ -83,6 +82,13 @@ class Familiarity:
                 "groups and IOB2 class_names"
             )
         return conformal_p_value(float_vector(scores, "scores"), self.reference_[kind])
+
+    def mean_p_value(self, outputs: Outputs) -> float:
+        """Return the mean p-value of the rows, or of the sentences in tagging: about one half in domain."""
+        scores = self.score(outputs)
+        if outputs.groups is None:
+            return float(self.p_value_of(scores).mean())
+        return float(self.p_value_of(_sentence_means(scores, outputs.groups), SENTENCES).mean())
 
     def is_unfamiliar(self, p_value: FloatArray) -> BoolArray:
         """Return whether each p-value (n,) is at or below the false-alarm rate."""
@@ -139,6 +145,11 @@ def span_means(values: FloatArray, start: IntArray, end: IntArray) -> FloatArray
     length = np.asarray(end) - np.asarray(start)
     means: FloatArray = np.divide(sums[end] - sums[start], length, out=np.full(len(length), np.nan), where=length > 0)
     return means
+
+
+def _sentence_means(scores: FloatArray, groups: IntArray) -> FloatArray:
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return span_means(scores, starts, np.append(starts[1:], len(scores)))
 
 
 def check_rate(rate: float) -> None:

@@ -60,14 +60,25 @@ def adapt_fitted(
         fitted.calibrator, labeled, sample_weight=sample_weight, found=found
     )
     before = fitted.domains.get(domain)
+    familiarity = None
+    if fitted.familiarity is not None and labeled.views is not None:
+        familiarity = fitted.familiarity.mean_p_value(labeled)
     if add and before is not None and (random_sample or force):
+        familiarity = _joint_mean(before.adaptation, familiarity, scores["rows"].n_groups)
         scores = {unit: before.labeled[unit].joined(scores[unit]) for unit in scores}
         random_sample = random_sample and before.adaptation.random_sample
-    adaptation = adapt_units(scores, random_sample=random_sample, force=force)
+    adaptation = adapt_units(scores, familiarity=familiarity, random_sample=random_sample, force=force)
     if not random_sample and not force:
         return fitted, adaptation
     domains = {**fitted.domains, domain: Domain(adaptation=adaptation, labeled=scores)}
     return replace(fitted, domains=domains), adaptation
+
+
+def _joint_mean(before: Adaptation, familiarity: float | None, n_rows: int) -> float | None:
+    """Return the mean p-value of the labels a domain has and of `n_rows` more; None where one is not known."""
+    if before.familiarity is None or familiarity is None:
+        return None
+    return (before.n_rows * before.familiarity + n_rows * familiarity) / (before.n_rows + n_rows)
 
 
 def forget_domain(fitted: Fitted, domain: str) -> Fitted:

@@ -27,7 +27,7 @@ def adapted_facts(fitted: Fitted, domain: str, adaptation: Adaptation) -> dict[s
     pictures: dict[str, Any] = {"before": None, "after": None}
     if found is not None and len(found.labeled[main]):
         labeled = found.labeled[main]
-        scales = cross_validated(labeled)
+        scales = cross_validated(labeled, unchanged=adaptation.unchanged)
         for name, scores in (("before", labeled.confidence(0.0)), ("after", labeled.confidence(scales))):
             pictures[name] = vars(_picture(scores, labeled.correct, labeled.weights))
     return {
