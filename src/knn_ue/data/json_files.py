@@ -1,4 +1,4 @@
-"""JSON lines, and JSON files that are one array of objects."""
+"""JSON lines, and JSON files that are one array of objects, such as the JSON export of Label Studio."""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from knn_ue.data.faults import OnError
+from knn_ue.data.label_studio import is_label_studio, read_task
 from knn_ue.data.lines import Limits, Place, read_lines
 from knn_ue.data.reading import Record
 from knn_ue.errors import InvalidInputError
@@ -21,7 +22,7 @@ def read_json(path: Path, limits: Limits, on_error: OnError) -> Iterator[tuple[P
         if not line.strip():
             continue
         again = chain([(place, line)], lines)
-        yield from (_array(path, again) if line.lstrip().startswith("[") else _lines(again, on_error))
+        yield from (_array(path, again, on_error) if line.lstrip().startswith("[") else _lines(again, on_error))
         return
 
 
@@ -54,7 +55,7 @@ def _object(line: str, place: Place) -> dict[str, Any]:
     return record
 
 
-def _array(path: Path, lines: Iterator[tuple[Place, str]]) -> Iterator[tuple[Place, Record]]:
+def _array(path: Path, lines: Iterator[tuple[Place, str]], on_error: OnError) -> Iterator[tuple[Place, Record]]:
     parts: list[str] = []
     n_bytes = 0
     for _, line in lines:
@@ -73,4 +74,9 @@ def _array(path: Path, lines: Iterator[tuple[Place, str]]) -> Iterator[tuple[Pla
         place = Place(str(path), number, "item")
         if not isinstance(item, dict):
             raise place.error("an item of the array must be an object", item, 'write {"text": ..., "label": ...}')
-        yield place, item
+        try:
+            record = read_task(item, place) if is_label_studio(item) else item
+        except InvalidInputError as error:
+            on_error(error)
+            continue
+        yield place, record

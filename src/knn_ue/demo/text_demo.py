@@ -148,10 +148,10 @@ def run_text_demo(
         with clock("fit the methods"):
             calibrators = {name: make_calibrator(name, outputs["train"]).fit(outputs["validation"]) for name in METHODS}
             knn = calibrators["knn-ue"]
-        with clock("save the UE folder"):
-            _save_pipeline(folder, model, knn, outputs)
-        with clock("notice, ask, adapt"):
             familiarity = Familiarity(outputs["train"]).fit(outputs["validation"])
+        with clock("save the UE folder"):
+            _save_pipeline(folder, model, knn, outputs["validation"], familiarity)
+        with clock("notice, ask, adapt"):
             met = met_domains(knn, {name: outputs[name] for name in (TEST, *OUT_OF_DOMAIN)}, familiarity)
             loop = loop_sentences(met, told_sentences(knn, outputs[_TEXTS], familiarity)[-_N_STRANGE:])
         with clock("evaluate and report"):
@@ -163,7 +163,14 @@ def run_text_demo(
             sets = {name: outputs[name] for name in (TEST, *OUT_OF_DOMAIN)}
             key = key_of(model.name, [key_of_rows(content) for content in rows.values()], asdict(size), context)
             found = written_report(
-                folder, calibrators, sets, n_bootstrap=size.n_bootstrap, lead=loop, context=context, key=key
+                folder,
+                calibrators,
+                sets,
+                familiarity=familiarity,
+                n_bootstrap=size.n_bootstrap,
+                lead=loop,
+                context=context,
+                key=key,
             )
         return TextDemo(
             report=found.path,
@@ -224,9 +231,9 @@ def _load_encoder(model: Path) -> "HuggingFaceEncoder":
     return HuggingFaceEncoder.from_pretrained(model, TASK, all_layers=True, views=True)
 
 
-def _save_pipeline(folder: Path, model: Path, knn: Calibrator, outputs: Mapping[str, Outputs]) -> None:
+def _save_pipeline(folder: Path, model: Path, knn: Calibrator, validation: Outputs, familiarity: Familiarity) -> None:
     """Write what `knn-ue predict` and `explain` need, unless it is there already."""
-    key = key_of(model.name, key_of_program(), outputs["validation"].logits.tolist())
+    key = key_of(model.name, key_of_program(), validation.logits.tolist())
     noted = folder / _UE_KEY
     target = folder / "ue"
     if target.exists() and noted.exists() and noted.read_text() == f"{key} {generation_of(target)}":
@@ -234,7 +241,7 @@ def _save_pipeline(folder: Path, model: Path, knn: Calibrator, outputs: Mapping[
     from knn_ue.pipeline import Fitted, UncertaintyPipeline
     from knn_ue.pipeline.fitted import drift_quantiles
 
-    validation = replace(outputs["validation"], layers=None, views=None)
+    validation = replace(validation, layers=None, views=None)
     pipe = UncertaintyPipeline.from_pretrained(model, TASK)
     pipe.fitted_ = Fitted(
         method="knn-ue",
@@ -243,7 +250,7 @@ def _save_pipeline(folder: Path, model: Path, knn: Calibrator, outputs: Mapping[
         held_out=np.zeros(len(validation), dtype=bool),
         decisions=(),
         drift=drift_quantiles(knn, validation),
-        familiarity=Familiarity(outputs["train"]).fit(outputs["validation"]),
+        familiarity=familiarity,
     )
     pipe.save(target)
     noted.write_text(f"{key} {generation_of(target)}")

@@ -10,6 +10,7 @@ from typing import Any
 from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import digest, key_of, key_of_program
 from knn_ue.evaluation import TEST, Evaluation, EvaluationOptions, Table
+from knn_ue.familiarity import Familiarity
 from knn_ue.metrics import Interval
 from knn_ue.report import build_report
 from knn_ue.types import Outputs
@@ -32,6 +33,7 @@ def written_report(
     calibrators: Mapping[str, Calibrator],
     sets: Mapping[str, Outputs],
     *,
+    familiarity: Familiarity,
     n_bootstrap: int,
     lead: Sequence[str],
     context: Mapping[str, str],
@@ -48,6 +50,7 @@ def written_report(
         title="A film model meets Amazon, the New York Times and tweets: it notices, asks for 50 labels, and adapts",
         lead=lead,
         method="knn-ue",
+        familiarity=familiarity,
         n_bootstrap=n_bootstrap,
         notes=_NOTES,
         context=context,

@@ -75,7 +75,7 @@ def weights_of(examples: Sequence[Example]) -> FloatArray | None:
 
 
 def label_studio_tasks(rows: Sequence[SampledRow], task: Task) -> str:
-    """Return the JSON that Label Studio imports; its CSV export of texts and pairs is a file for `adapt`."""
+    """Return the JSON that Label Studio imports; its export, JSON or CSV (texts and pairs), is a file for `adapt`."""
     tasks = []
     for row in rows:
         data = {key: value for key, value in row.to_dict(task).items() if key not in ("label", "tags")}
