@@ -147,8 +147,7 @@ def test_a_damaged_folder_is_refused_in_one_sentence(nlp, tmp_path):
 
 def test_stored_corrections_are_found_by_the_next_doc(nlp):
     component = nlp.get_pipe("knn_ue_entities")
-    doc = nlp.make_doc("Zorbl thanked Quux Foobar today.")
-    doc.set_ents([Span(doc, 0, 1, label="LOC"), Span(doc, 2, 4, label="PER")], default="outside")
+    doc = corrected(nlp)
 
     ids = component.add(doc)
 
@@ -156,6 +155,77 @@ def test_stored_corrections_are_found_by_the_next_doc(nlp):
     again.set_ents([Span(again, 2, 4, label="PERSON")])
     component(again)
     assert again.ents[0]._.neighbors[0]["id"] in ids and again.ents[0]._.neighbors[0]["distance"] < 1e-3
+
+
+def test_familiar_is_the_p_value_of_the_library(nlp):
+    component = nlp.get_pipe("knn_ue_entities")
+    doc = nlp(TEXT)
+
+    (answer,) = component.pipe_([[word.text for word in doc]])
+
+    assert [ent._.familiar for ent in doc.ents] == pytest.approx([one.familiarity for one in answer.entities])
+    assert all(0 < ent._.familiar <= 1 for ent in doc.ents)
+
+
+def test_words_never_seen_are_less_familiar(nlp):
+    usual = [ent._.familiar for text in examples(nlp, 40, seed=21, noise=0.0) for ent in nlp(text.reference.text).ents]
+    strange = [
+        ent._.familiar for text in examples(nlp, 40, seed=21, noise=1.0) for ent in nlp(text.reference.text).ents
+    ]
+
+    assert np.mean(strange) < np.mean(usual)
+
+
+def test_what_is_added_stays_in_memory_until_to_disk(nlp, tmp_path):
+    nlp.to_disk(tmp_path / "saved")
+    opened = spacy.load(tmp_path / "saved")
+    n_stored = stored_words(opened)
+    doc = corrected(opened)
+
+    opened.get_pipe("knn_ue_entities").add(doc)
+
+    assert stored_words(spacy.load(tmp_path / "saved")) == n_stored
+    opened.to_disk(tmp_path / "saved")  # over the folder it came from
+    assert stored_words(spacy.load(tmp_path / "saved")) == n_stored + len(doc)
+
+
+def test_adapted_scores_are_used_kept_and_forgotten(nlp, tmp_path):
+    nlp.to_disk(tmp_path / "saved")
+    opened = spacy.load(tmp_path / "saved")
+    component = opened.get_pipe("knn_ue_entities")
+    before = scores(opened(TEXT))
+
+    found = component.adapt(
+        [labeled_doc(opened, x) for x in examples(opened, 60, seed=31, noise=1.0)], domain="strange"
+    )
+
+    assert "entities" in found.units and scores(opened(TEXT)) == before
+    component.domain = "strange"
+    adapted = scores(opened(TEXT))
+    assert (adapted != before) == found.applied
+    opened.to_disk(tmp_path / "adapted")
+    again = spacy.load(tmp_path / "adapted", config={"components": {"knn_ue_entities": {"domain": "strange"}}})
+    assert scores(again(TEXT)) == adapted
+    component.domain = None
+    component.forget_domain("strange")
+    assert scores(opened(TEXT)) == before
+
+
+def corrected(nlp):
+    doc = nlp.make_doc("Zorbl thanked Quux Foobar today.")
+    doc.set_ents([Span(doc, 0, 1, label="LOC"), Span(doc, 2, 4, label="PER")], default="outside")
+    return doc
+
+
+def labeled_doc(nlp, example):
+    doc = nlp.make_doc(example.reference.text)
+    doc.set_ents([Span(doc, ent.start, ent.end, label=ent.label_) for ent in example.reference.ents], default="outside")
+    return doc
+
+
+def stored_words(nlp):
+    (store,) = nlp.get_pipe("knn_ue_entities").pipe_.calibrator_.stores.values()
+    return len(store)
 
 
 def test_unfitted_component_raises_not_fitted():

@@ -1,12 +1,15 @@
 """A spaCy recognizer trained in about a second on made-up sentences, and labeled examples for it."""
 
 import random
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 PEOPLE = ("Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald")
 NAMES = ("Lovelace", "Hopper", "Turing", "Dijkstra", "Liskov", "Knuth")
 PLACES = ("Oslo", "Paris", "Lima", "Quito", "Bern", "Rome")
+IN_THE_DATA = {"PERSON": "PER", "GPE": "LOC"}
+SAME = {"PERSON": "PERSON", "GPE": "GPE"}
 FILLERS = ("met", "saw", "wrote to", "called", "thanked")
 
 
@@ -27,13 +30,14 @@ def sentence(rng: random.Random, *, noise: float = 0.0) -> tuple[str, list[tuple
     return f"{text} today.", entities
 
 
-def examples(nlp: Any, n: int, *, seed: int, noise: float = 0.3) -> list[Any]:
+def examples(nlp: Any, n: int, *, seed: int, noise: float = 0.3, types: Mapping[str, str] = IN_THE_DATA) -> list[Any]:
+    """Return labeled sentences; `types` says what the data calls the types of the recognizer."""
     from spacy.training import Example
 
     rng = random.Random(seed)
     found = []
     for text, entities in (sentence(rng, noise=noise) for _ in range(n)):
-        gold = [(start, end, {"PERSON": "PER", "GPE": "LOC"}[kind]) for start, end, kind in entities]
+        gold = [(start, end, types[kind]) for start, end, kind in entities]
         found.append(Example.from_dict(nlp.make_doc(text), {"entities": gold}))
     return found
 

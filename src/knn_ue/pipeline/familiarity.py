@@ -102,7 +102,7 @@ def look_at(outputs: Outputs, look: Callable[[Outputs], None]) -> Outputs:
 
 
 def _columns(outputs: Outputs) -> dict[str, Any]:
-    names = ("logits", "features", "labels", "words", "pairs" if outputs.pairs is not None else "texts")
+    names = ("logits", "features", "labels", "decoded", "words", "pairs" if outputs.pairs is not None else "texts")
     columns = {name: getattr(outputs, name) for name in names}
     columns |= {f"{_LAYER}{number}": layer for number, layer in enumerate(outputs.layers or ())}
     return {name: values for name, values in columns.items() if values is not None}
@@ -161,6 +161,17 @@ def of_sentences(
         p_value, unfamiliar = next(found) if has_words else (None, None)
         changed.append(replace(record, familiarity=p_value, unfamiliar=unfamiliar, entities=own))
     return changed
+
+
+def of_entities(
+    found: Sequence[EntityExplanation], outputs: Outputs, familiarity: Familiarity | None
+) -> list[EntityExplanation]:
+    """Return what is said of entities with their p-values; `start` and `end` of each are rows of `outputs`."""
+    if familiarity is None or not found:
+        return list(found)
+    first, end = np.array([(entity.start, entity.end) for entity in found], dtype=np.int64).T
+    known = _of_spans(familiarity, familiarity.score(outputs), first, end, ENTITIES)
+    return [_known(entity, *both) for entity, both in zip(found, known, strict=True)]
 
 
 def explain_outputs(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from knn_ue.answers import Entity, EntityExplanation
 from knn_ue.errors import InvalidInputError
 
 _MISSED = "knn_ue_missed"
@@ -44,6 +45,14 @@ class AttributeNames:
         if not Doc.has_extension(self.likely_missed):
             key, confidence = f"{_MISSED}:{self.likely_missed}", self.confidence
             Doc.set_extension(self.likely_missed, getter=lambda doc: _missed_spans(doc, key, confidence))
+
+    def set_entity(self, span: Any, found: Entity | EntityExplanation) -> None:
+        """Set what was found of an entity on its span."""
+        span._.set(self.confidence, float(found.score))
+        span._.set(self.raised_by, list(found.raised_by or ()))
+        span._.set(self.lowered_by, list(found.lowered_by or ()))
+        span._.set(self.neighbors, [near.to_dict() for near in found.neighbors])
+        span._.set(self.familiar, found.familiarity)
 
     def set_missed(self, doc: Any, found: Sequence[tuple[int, int, str, float]]) -> None:
         """Keep the likely missed spans of `doc`: (first word, word after the last, type, probability) of each."""

@@ -1,26 +1,30 @@
 """`knn_ue_entities`: the component that sets `ent._.confidence`, trained once and saved with its pipeline."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from spacy.language import Language
 
+from knn_ue.adapting import Adaptation
 from knn_ue.data.splits import half_of
+from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.domains import DEFAULT
+from knn_ue.pipeline.editing import add_rows
 from knn_ue.pipeline.folder import KIND, read_fitted
 from knn_ue.spacy.annotate import annotate
-from knn_ue.spacy.attributes import AttributeNames
+from knn_ue.spacy.doc_component import DocComponent
 from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions, read_part
-from knn_ue.spacy.gold import gold_docs, labels_of, read_examples
+from knn_ue.spacy.gold import gold_docs, labels_of, read_examples, running
 from knn_ue.spacy.sources import source_of
 from knn_ue.spacy.tagging import TypeMap
 from knn_ue.storage import read_folder
 from knn_ue.storage.schema import as_written
-from knn_ue.stores import writable
+from knn_ue.stores import folder_of
 from knn_ue.types import Outputs
 
 FACTORY = "knn_ue_entities"
@@ -28,11 +32,12 @@ METHOD = "knn-ue-entity"
 _FEW_ENTITIES = 50
 
 
-class EntityConfidence:
+class EntityConfidence(DocComponent):
     """A calibrated probability for each entity that a component of the pipeline finds.
 
     `source` is that component, `map` what its types are called in the labeled data, `top` how many neighbors each
-    entity shows. It is fitted with `fit`, or by `nlp.initialize`, and changes nothing but the attributes it sets.
+    entity shows, `domain` whose scores are given (see `adapt`). It is fitted with `fit`, or by `nlp.initialize`, and
+    changes nothing but the attributes it sets.
     """
 
     def __init__(
@@ -44,29 +49,17 @@ class EntityConfidence:
         map: Mapping[str, str] | None = None,
         n_neighbors: int = 32,
         top: int = 3,
+        domain: str | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__(name, top=top, attributes=attributes)
         self.nlp = nlp
-        self.name = name
         self.source = source
         self.map = dict(map or {})
         self.n_neighbors = n_neighbors
-        self.top = top
-        self.attributes = AttributeNames.of(attributes or {})
-        self.attributes.register()
+        self.domain = domain
         self.pipe_: UncertaintyPipeline | None = None
-
-    def __call__(self, doc: Any) -> Any:
-        """Set the attributes of one doc."""
-        self._annotate([doc])
-        return doc
-
-    def pipe(self, stream: Iterable[Any], *, batch_size: int = 64) -> Iterator[Any]:
-        """Set the attributes of each doc, `batch_size` at a time."""
-        remaining = iter(stream)
-        while docs := list(islice(remaining, batch_size)):
-            self._annotate(docs)
-            yield from docs
+        self._awaits_training = False
 
     def fit(self, examples: Iterable[Any], validation: Iterable[Any] | None = None, *, seed: int = 0) -> Self:
         """Learn from labeled `Example` objects: store one part, fit on the other, which the first must not contain.
@@ -92,7 +85,7 @@ class EntityConfidence:
         n_neighbors = min(self.n_neighbors, max(1, len(train) // 10))
         pipe = UncertaintyPipeline(encoder)
         pipe.fit(train, fitted_on, method=METHOD, index="exact", n_neighbors=n_neighbors, seed=seed)
-        self.pipe_ = pipe
+        self.pipe_, self._awaits_training = pipe, False
         self._say_what_is_thin(fitted_on)
         return self
 
@@ -105,23 +98,59 @@ class EntityConfidence:
         validation: str | None = None,
         seed: int = 0,
     ) -> None:
-        """Fit, as `nlp.initialize` and `spacy train` do; files named in the config come before `get_examples`."""
+        """Fit, as `nlp.initialize`, `spacy assemble` and `spacy train` do; files come before `get_examples`.
+
+        A recognizer that gets no entity right is one that `spacy train` is about to train: then nothing is fitted, and
+        docs have no scores until `fit` is called, as the callback knn_ue.fit_entities.v1 does before each save.
+        """
         del nlp  # the pipeline it was made in
         examples = list(get_examples()) if train is None else read_examples(self.nlp, train)
-        self.fit(examples, None if validation is None else read_examples(self.nlp, validation), seed=seed)
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always")
+            self.fit(examples, None if validation is None else read_examples(self.nlp, validation), seed=seed)
+        outputs = self._ready().validation_
+        gold = find_entities(outputs, outputs.require_labels("initialize"))
+        if not find_entities(outputs, outputs.predicted).same_in(gold).any():
+            self.pipe_, self._awaits_training = None, True
+            warnings.warn(
+                f"{self.name} was not fitted, because {self.source!r} gets no entity of the validation texts right, "
+                'as before its training: fit it afterwards, in a config with before_to_disk = {"@callbacks": '
+                '"knn_ue.fit_entities.v1"}',
+                stacklevel=2,
+            )
+            return
+        for doubt in doubts:
+            warnings.warn_explicit(doubt.message, doubt.category, doubt.filename, doubt.lineno)
 
     def add(self, doc: Any) -> list[int]:
         """Store the words of a doc whose `ents` are right, and return their ids; the next doc finds them.
 
-        The pipeline reads the words again, so that they are stored as it will see them. What was fitted stays.
+        The pipeline reads the words again, so that they are stored as it will see them. What was fitted stays. As with
+        all of spaCy, a folder that was loaded changes with `to_disk` only.
         """
-        from spacy.training import Example
-
         pipe = self._ready()
-        outputs = self._labeled(self._encoder(), [Example(doc, doc)])
-        (store,) = pipe.calibrator_.stores.values()
-        features, labels = outputs.require_features("add"), outputs.require_labels("add")
-        return [int(x) for x in writable(store).add(features, labels, texts=outputs.texts)]
+        outputs = self._labeled(self._encoder(), _examples_of([doc]))
+        stores = pipe.calibrator_.stores
+        if any(folder_of(store) is not None for store in stores.values()):
+            apart = {name: store.snapshot() for name, store in stores.items()}
+            pipe.fitted_ = replace(pipe.fitted_, calibrator=pipe.calibrator_.with_stores(apart))
+        return [int(number) for number in add_rows(pipe.calibrator_, outputs)]
+
+    def adapt(
+        self, docs: Iterable[Any], *, domain: str = DEFAULT, add: bool = False, force: bool = False
+    ) -> Adaptation:
+        """Make the scores right in another domain, from a few docs of it (50 are good) whose `ents` are right.
+
+        They must be a random sample, not corrections. "default" is used from then on; another name where `domain` of
+        the component says so. What is returned says what changes; see `UncertaintyPipeline.adapt`.
+        """
+        outputs = self._labeled(self._encoder(), _examples_of(docs))
+        return self._ready().adapt(outputs, domain=domain, add=add, force=force)
+
+    def forget_domain(self, domain: str = DEFAULT) -> Self:
+        """Undo `adapt`."""
+        self._ready().forget_domain(domain)
+        return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Write what was fitted to the folder `path`; before a fit there is nothing to write."""
@@ -148,7 +177,9 @@ class EntityConfidence:
         return self
 
     def _annotate(self, docs: list[Any]) -> None:
-        annotate(docs, self._encoder(), self._ready().fitted_, self.attributes, top=self.top)
+        if self._awaits_training:
+            return
+        annotate(docs, self._encoder(), self._ready().fitted_, self.attributes, top=self.top, domain=self.domain)
 
     def _ready(self) -> UncertaintyPipeline:
         if self.pipe_ is None:
@@ -164,11 +195,10 @@ class EntityConfidence:
         # Those that come after us may need what we set.
         after = self.nlp.pipe_names[self.nlp.pipe_names.index(self.name) :] if self.name in self.nlp.pipe_names else []
         size = encoder.options.batch_size
-        return encoder.labeled_outputs(list(gold_docs(self.nlp, examples, skip=after, batch_size=size)))
+        with running(self.nlp, self.source):
+            return encoder.labeled_outputs(list(gold_docs(self.nlp, examples, skip=after, batch_size=size)))
 
     def _say_what_is_thin(self, validation: Outputs) -> None:
-        from knn_ue.entities import find_entities
-
         n_entities = len(find_entities(validation, validation.predicted))
         if n_entities < _FEW_ENTITIES:
             warnings.warn(
@@ -178,11 +208,17 @@ class EntityConfidence:
             )
 
 
+def _examples_of(docs: Iterable[Any]) -> list[Any]:
+    from spacy.training import Example
+
+    return [Example(doc, doc) for doc in docs]
+
+
 @Language.factory(
     FACTORY,
     assigns=["doc._.confidence", "doc._.likely_missed", "span._.confidence"],
     requires=["doc.ents"],
-    default_config={"source": "ner", "map": {}, "n_neighbors": 32, "top": 3, "attributes": {}},
+    default_config={"source": "ner", "map": {}, "n_neighbors": 32, "top": 3, "domain": None, "attributes": {}},
 )
 def make_entity_confidence(
     nlp: Language,
@@ -191,7 +227,17 @@ def make_entity_confidence(
     map: dict[str, str],
     n_neighbors: int,
     top: int,
+    domain: str | None,
     attributes: dict[str, str],
 ) -> EntityConfidence:
     """Return the component, not yet fitted."""
-    return EntityConfidence(nlp, name, source=source, map=map, n_neighbors=n_neighbors, top=top, attributes=attributes)
+    return EntityConfidence(
+        nlp,
+        name,
+        source=source,
+        map=map,
+        n_neighbors=n_neighbors,
+        top=top,
+        domain=domain,
+        attributes=attributes,
+    )

@@ -88,6 +88,7 @@ class SpacyEncoder(Encoder):
         return Outputs(
             logits=self.types.logits(belief),
             features=belief.vectors,
+            views=belief.vectors[:, None],  # what familiarity looks at
             decoded=classes,
             groups=sentence_groups(docs, classes),
             class_names=self.class_names,

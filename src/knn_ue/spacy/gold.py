@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import extract_entities
 from knn_ue.spacy.encoder import GoldDoc
 
+_SEGMENTERS = ("parser", "senter", "sentencizer")
 _WAY_OUT = 'write {"text", "entities": [[start, end, "TYPE"], ...]}, or {"tokens", "tags"}'
 
 
@@ -53,6 +55,27 @@ def gold_docs(nlp: Any, examples: Sequence[Any], *, skip: Iterable[str], batch_s
     for doc, example in zip(docs, examples, strict=True):
         aligned = Example(doc, example.reference).get_aligned_spans_y2x(example.reference.ents)
         yield GoldDoc(doc=doc, entities=tuple((span.start, span.end, span.label_) for span in aligned))
+
+
+@contextmanager
+def running(nlp: Any, source: str) -> Iterator[None]:
+    """While it lasts, the component `source` runs, with what it listens to and what finds sentences.
+
+    `spacy train` and `spacy assemble` disable trained components while they initialize the others.
+    """
+    wanted = {source}
+    segmenters = [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SEGMENTERS]
+    if segmenters and not set(segmenters) & set(nlp.pipe_names):
+        wanted.add(segmenters[0])
+    wanted |= {name for name, part in nlp.components if wanted & set(getattr(part, "listening_components", ()))}
+    enabled = [name for name in nlp.disabled if name in wanted]
+    for name in enabled:
+        nlp.enable_pipe(name)
+    try:
+        yield
+    finally:
+        for name in enabled:
+            nlp.disable_pipe(name)
 
 
 def labels_of(examples: Iterable[Any]) -> set[str]:

@@ -130,10 +130,10 @@ SOURCES: dict[str, Callable[[Any], Source]] = {"ner": NerSource, "beam_ner": Ner
 
 def source_of(nlp: Any, name: str) -> Source:
     """Return the component `name` of the pipeline as a source of entities."""
-    if name not in nlp.pipe_names:
+    if name not in nlp.component_names:  # one that is disabled, as `spacy train` does it, can be asked all the same
         raise InvalidInputError(
-            f"the pipeline has no component {name!r}, only {', '.join(nlp.pipe_names) or 'none'}: pass the name of "
-            "the one that finds entities as source"
+            f"the pipeline has no component {name!r}, only {', '.join(nlp.component_names) or 'none'}: pass the name "
+            "of the one that finds entities as source"
         )
     factory = nlp.get_pipe_meta(name).factory
     if factory not in SOURCES:

@@ -1,7 +1,6 @@
 """`knn_ue_tagger`: a tagger of ours, a UE folder, as a component that sets `doc.ents` and their confidence."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any
 
 from spacy.language import Language
@@ -10,13 +9,13 @@ from spacy.tokens import Span
 from knn_ue.answers import Entity, SentenceAnswer
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.spacy.attributes import AttributeNames
+from knn_ue.spacy.doc_component import DocComponent
 from knn_ue.tasks import TASKS
 
 FACTORY = "knn_ue_tagger"
 
 
-class TaggerComponent:
+class TaggerComponent(DocComponent):
     """The entities of a fitted Hugging Face tagger, with the attributes that `knn_ue_entities` sets.
 
     `ue` is the folder that `knn-ue fit --method knn-ue-entity` wrote; it stays where it is. Entities that are set
@@ -34,28 +33,13 @@ class TaggerComponent:
         attributes: Mapping[str, str] | None = None,
     ) -> None:
         del nlp
-        self.name = name
-        self.top = top
-        self.attributes = AttributeNames.of(attributes or {})
-        self.attributes.register()
+        super().__init__(name, top=top, attributes=attributes)
         self.tagger = UncertaintyPipeline.load(ue, device=device)
         if not TASKS[self.tagger.task].is_tagging or not self.tagger.calibrator_.reads_entities:
             raise InvalidInputError(
                 f"{FACTORY} needs a tagger that was fitted with knn-ue-entity, {ue} holds {self.tagger.method_} for "
                 f"{self.tagger.task}: fit one with knn-ue fit --method knn-ue-entity"
             )
-
-    def __call__(self, doc: Any) -> Any:
-        """Set entities and attributes of one doc."""
-        self._annotate([doc])
-        return doc
-
-    def pipe(self, stream: Iterable[Any], *, batch_size: int = 64) -> Iterator[Any]:
-        """Set entities and attributes of each doc, `batch_size` at a time."""
-        remaining = iter(stream)
-        while docs := list(islice(remaining, batch_size)):
-            self._annotate(docs)
-            yield from docs
 
     def _annotate(self, docs: list[Any]) -> None:
         spans = [list(doc.sents) if doc.has_annotation("SENT_START") else [doc[:]] for doc in docs]
@@ -77,10 +61,7 @@ class TaggerComponent:
             confidence *= 1.0 if answer.score is None else answer.score
         doc.set_ents([span for span, _ in found], default="outside")
         for span, one in found:
-            span._.set(names.confidence, float(one.score))
-            span._.set(names.raised_by, list(one.raised_by or ()))
-            span._.set(names.lowered_by, list(one.lowered_by or ()))
-            span._.set(names.neighbors, [near.to_dict() for near in one.neighbors])
+            names.set_entity(span, one)
         doc._.set(names.confidence, confidence)
         names.set_missed(doc, missed)
 
