@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from knn_ue.cli.options import check_writable, print_table, say
+from knn_ue.cli.options import check_writable
+from knn_ue.cli.terminal import print_table, say
 from knn_ue.errors import InvalidInputError
 
 LIST = "list"

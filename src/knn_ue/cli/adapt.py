@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from knn_ue.cli.options import AsJson, Device, Overwrite, Ue, say
+from knn_ue.cli.options import AsJson, Device, Overwrite, Ue
+from knn_ue.cli.terminal import say
 from knn_ue.errors import InvalidInputError, StorageError
 
 

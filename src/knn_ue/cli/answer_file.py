@@ -9,9 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from knn_ue.cli.answer_formats import check_format, convert, is_json_lines
 from knn_ue.data import Row, TaggedRow
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError, StorageError, require
 from knn_ue.pipeline.answers import abstains, answer_line, encoded, input_of
 from knn_ue.storage.atomic import move_new, storage_errors, sync, take_lock
 
@@ -35,7 +34,13 @@ class AnswerFile:
 
     def check(self, *, resume: bool, overwrite: bool) -> None:
         """Raise unless the answers may be written."""
-        check_format(self.output)
+        suffix = self.output.suffix.lower()  # any that is not named here is JSON lines
+        if suffix == ".parquet":
+            require("pyarrow", extra="frames", purpose=f"writing {self.output.name}")
+        if suffix in (".tsv", ".xlsx", ".gz"):
+            raise InvalidInputError(
+                f"answers are written as .jsonl, .csv or .parquet, got {self.output.name!r}: choose one of these"
+            )
         if self.output.is_dir():
             raise StorageError(f"{self.output} is a folder: name a file")
         if self.output.is_symlink() or (self.output.exists() and not self.output.is_file()):
@@ -74,16 +79,15 @@ class AnswerFile:
                 if not os.fstat(file.fileno()).st_size:
                     self.part.unlink()
                 raise
-            self._finish()
-
-    def _finish(self) -> None:
-        self._check_unchanged(self.output)
-        if not is_json_lines(self.output):
-            self._convert()
-            return
-        self._move(self.part)
+            self._check_unchanged(self.output)
+            if self.output.suffix.lower() in (".csv", ".parquet"):
+                self._convert()
+            else:
+                self._move(self.part)
 
     def _convert(self) -> None:
+        from knn_ue.cli.answer_formats import convert
+
         draft = self.output.with_name(f"{self.output.name}.draft")
         try:
             convert(self.part, draft, self.output.suffix)

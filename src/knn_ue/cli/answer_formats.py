@@ -1,4 +1,4 @@
-"""Finished JSON lines of answers -> the format that the output's name asks for: JSON lines, CSV or parquet."""
+"""Finished JSON lines of answers -> CSV or parquet."""
 
 import csv
 import json
@@ -6,25 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from knn_ue.errors import InvalidInputError, require
-
-JSON_LINES = (".jsonl", ".ndjson", ".json")
 _BATCH_ROWS = 4096
-
-
-def check_format(output: Path) -> None:
-    """Raise unless the output's name says a format that can be written here; any other ending is JSON lines."""
-    if output.suffix.lower() == ".parquet":
-        require("pyarrow", extra="frames", purpose=f"writing {output.name}")
-    if output.suffix.lower() in (".tsv", ".xlsx", ".gz"):
-        raise InvalidInputError(
-            f"answers are written as .jsonl, .csv or .parquet, got {output.name!r}: choose one of these endings"
-        )
-
-
-def is_json_lines(output: Path) -> bool:
-    """Say whether the answers need no conversion."""
-    return output.suffix.lower() not in (".csv", ".parquet")
 
 
 def convert(lines: Path, target: Path, suffix: str) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from knn_ue.cli.options import print_table, progress_bars
+from knn_ue.cli.terminal import print_table, progress_bars
 
 
 def demo(

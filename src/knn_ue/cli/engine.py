@@ -7,24 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knn_ue.cli.options import progress_bars, say
+from knn_ue.cli.options import one_of
+from knn_ue.cli.terminal import progress_bars, say
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from knn_ue.data import Columns
     from knn_ue.types import Outputs
 
-_ENGINES = ("local", "ray")
-
-
-def _known_engine(name: str) -> str:
-    if name not in _ENGINES:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(_ENGINES)}")
-    return name
-
-
 Engine = Annotated[
-    str, typer.Option("--engine", metavar="E", callback=_known_engine, help="local (this process) or ray (a cluster).")
+    str,
+    typer.Option(
+        "--engine", metavar="E", callback=one_of("local", "ray"), help="local (this process) or ray (a cluster)."
+    ),
 ]
 Address = Annotated[
     str | None,
@@ -34,15 +29,6 @@ Workers = Annotated[
     int | None, typer.Option("--workers", min=1, metavar="N", help="Workers on Ray, one CPU each (default: all CPUs).")
 ]
 PartRows = Annotated[int, typer.Option("--part-rows", min=1, metavar="N", help="Rows per part on Ray.")]
-
-
-def one_input(inputs: list[str]) -> str:
-    """Return the one file that this process answers."""
-    if len(inputs) != 1:
-        raise InvalidInputError(
-            f"one --input is answered at a time, got {len(inputs)}: use --engine ray for many files"
-        )
-    return inputs[0]
 
 
 def predict_on_ray(

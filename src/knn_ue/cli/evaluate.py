@@ -10,30 +10,23 @@ from knn_ue.cli.options import (
     AsJson,
     Device,
     Domain,
-    HypothesisName,
-    LabelName,
-    PremiseName,
-    TagsName,
-    TextName,
-    TokensName,
     Ue,
     check_writable,
-    cut_note,
-    given_columns,
-    print_evaluation,
-    progress_bars,
-    say,
+    takes_columns,
 )
+from knn_ue.cli.terminal import cut_note, print_evaluation, progress_bars, say
 
 if TYPE_CHECKING:
     from knn_ue.calibrators import Calibrator
     from knn_ue.data import Columns
+    from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.types import Outputs
 
 _REPORT_DRAWS = 200
 
 
+@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
 def evaluate(
     ue: Ue,
     test: Annotated[str, typer.Option(metavar="F", help="Labeled texts not used for training or fitting.")],
@@ -48,18 +41,14 @@ def evaluate(
         ),
     ] = None,
     domain: Domain = None,
-    text_column: TextName = None,
-    label_column: LabelName = None,
-    premise_column: PremiseName = None,
-    hypothesis_column: HypothesisName = None,
-    tokens_column: TokensName = None,
-    tags_column: TagsName = None,
     device: Device = "auto",
     engine: Engine = "local",
     address: Address = None,
     workers: Workers = None,
     part_rows: PartRows = 10_000,
     as_json: AsJson = False,
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Measure accuracy, calibration and ranking: the raw model, temperature scaling and the fitted method side by side.
 
@@ -72,14 +61,6 @@ def evaluate(
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.report import build_report
 
-    columns = given_columns(
-        text=text_column,
-        label=label_column,
-        premise=premise_column,
-        hypothesis=hypothesis_column,
-        tokens=tokens_column,
-        tags=tags_column,
-    )
     if report is not None:
         check_writable(report)
     pipe = UncertaintyPipeline.load(ue, device=device)

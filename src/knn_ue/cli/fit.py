@@ -12,29 +12,23 @@ from knn_ue.cli.options import (
     TASK_METAVAR,
     AsJson,
     Device,
-    HypothesisName,
-    LabelName,
     Method,
     Overwrite,
-    PremiseName,
-    TagsName,
-    TextName,
-    TokensName,
     TrainRows,
     check_ue_folder,
-    cut_note,
-    given_columns,
     known_task,
-    progress_bars,
-    say,
+    takes_columns,
 )
+from knn_ue.cli.terminal import cut_note, progress_bars, say
 from knn_ue.familiarity import FALSE_ALARM_RATE
 
 if TYPE_CHECKING:
+    from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.types import Outputs
 
 
+@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
 def fit(
     model: Annotated[
         str,
@@ -97,18 +91,14 @@ def fit(
         list[str] | None,
         typer.Option(metavar="LABEL=WORD", help="With --prompt: the word that stands for a label; repeatable."),
     ] = None,
-    text_column: TextName = None,
-    label_column: LabelName = None,
-    premise_column: PremiseName = None,
-    hypothesis_column: HypothesisName = None,
-    tokens_column: TokensName = None,
-    tags_column: TagsName = None,
     allow_leakage: Annotated[
         bool, typer.Option("--allow-leakage", help="Go on where validation rows are also training rows.")
     ] = False,
     device: Device = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Store the training texts, fit the method on the validation texts, write a UE folder.
 
@@ -122,14 +112,6 @@ def fit(
     from knn_ue.decisions.registry import new_decision, to_plain
     from knn_ue.stores import TunableStore
 
-    columns = given_columns(
-        text=text_column,
-        label=label_column,
-        premise=premise_column,
-        hypothesis=hypothesis_column,
-        tokens=tokens_column,
-        tags=tags_column,
-    )
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
     if prompt is None and not label_word:

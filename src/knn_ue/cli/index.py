@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from knn_ue.cli.options import AsJson, Device, Ue, print_table, progress_bars
+from knn_ue.cli.options import AsJson, Device, Ue
+from knn_ue.cli.terminal import print_table, progress_bars
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -1,32 +1,18 @@
-"""What commands share: their options, checks before the work begins, what people see, and how a command is stopped."""
+"""The options that commands share, and the checks of what was given before the work begins."""
 
+import inspect
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.methods import METHODS
 from knn_ue.storage import check_replaceable
 from knn_ue.tasks import TASKS, task_name
-
-if TYPE_CHECKING:
-    from knn_ue.data.columns import ColumnNames
-    from knn_ue.encoding import Encoder
-    from knn_ue.evaluation import Evaluation
-
-import signal
-import sys
-import threading
-from types import FrameType
 
 MINILM = "minilm"
 TASK_METAVAR = "|".join(record.cli_name for record in TASKS.values())
@@ -40,10 +26,15 @@ def known_task(name: str | None) -> str | None:
         raise typer.BadParameter(str(error)) from None
 
 
-def _known_method(name: str) -> str:
-    if name not in METHODS:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(METHODS)}")
-    return name
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return what checks that an option is one of these names."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}")
+        return name
+
+    return check
 
 
 def _share(value: float | None) -> float | None:
@@ -74,7 +65,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        callback=_known_method,
+        callback=one_of(*METHODS),
         help=f"{', '.join(METHODS)}; see docs/methods.md.",
     ),
 ]
@@ -93,27 +84,53 @@ TopK = Annotated[
     int | None,
     typer.Option(min=1, metavar="K", help="Also give the K most likely labels with their calibrated probabilities."),
 ]
-_COLUMN_HELP = "The column of the {}, where it is not called so."
-
-
-def _column(key: str, what: str) -> Any:
-    return typer.Option(f"--{key}-column", metavar="C", help=_COLUMN_HELP.format(what), rich_help_panel="Columns")
-
-
-TextName = Annotated[str | None, _column("text", "text")]
-LabelName = Annotated[str | None, _column("label", "label")]
-PremiseName = Annotated[str | None, _column("premise", "premise")]
-HypothesisName = Annotated[str | None, _column("hypothesis", "hypothesis")]
-TokensName = Annotated[str | None, _column("tokens", "words")]
-TagsName = Annotated[str | None, _column("tags", "tags")]
-
-
-def given_columns(**names: str | None) -> "ColumnNames":
-    """Return the columns that were named."""
-    return cast("ColumnNames", {key: name for key, name in names.items() if name is not None})
-
-
 Top = Annotated[int, typer.Option(min=0, metavar="N", help="How many neighbors to give with each answer.")]
+
+
+_COLUMNS = {
+    "text": "text",
+    "label": "label",
+    "premise": "premise",
+    "hypothesis": "hypothesis",
+    "tokens": "words",
+    "tags": "tags",
+}
+
+
+def takes_columns(*keys: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options --text-column, --label-column, ...; it gets those that were named as `columns`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def with_columns(**given: Any) -> None:
+            named = {key: given.pop(f"{key}_column") for key in keys}
+            command(**given, columns={key: name for key, name in named.items() if name is not None})
+
+        signature = inspect.signature(command)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "columns"]
+        added = [
+            inspect.Parameter(
+                f"{key}_column", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_column_option(key)
+            )
+            for key in keys
+        ]
+        with_columns.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        with_columns.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *added)}
+        return with_columns
+
+    return decorate
+
+
+def _column_option(key: str) -> Any:
+    return Annotated[
+        str | None,
+        typer.Option(
+            f"--{key}-column",
+            metavar="C",
+            help=f"The column of the {_COLUMNS[key]}, where it is not called so.",
+            rich_help_panel="Columns",
+        ),
+    ]
 
 
 def check_ue_folder(out: Path, *, overwrite: bool) -> None:
@@ -133,141 +150,3 @@ def check_writable(out: Path) -> None:
         raise StorageError(f"{out} cannot be written, since {nearest} is a file: choose another folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise StorageError(f"{out} cannot be written, since {nearest} does not allow it: choose another folder")
-
-
-_LOG_SECONDS = 60.0
-_WIDEST = 1000  # columns; no table of ours is wider
-
-# (what is being done, how much of it, of how much or None)
-Report = Callable[[str, int, int | None], None]
-
-
-@contextmanager
-def progress_bars() -> Iterator[Report]:
-    """Yield what shows progress on stderr: a bar for each kind of work in a terminal, a line per minute in a log."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _LogLines()
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
-        started: dict[str, TaskID] = {}
-
-        def report(name: str, done: int, total: int | None) -> None:
-            if name not in started:
-                started[name] = bars.add_task(name, total=total)
-            bars.update(started[name], completed=done, total=total)
-
-        yield report
-
-
-class _LogLines:
-    """Says how far the work is, at most once a minute: a log that stays silent looks like a process that hangs."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, name: str, done: int, total: int | None) -> None:
-        if time.monotonic() - self._last < _LOG_SECONDS:
-            return
-        self._last = time.monotonic()
-        say(f"{name}: {done}" if total is None else f"{name}: {done} of {total}")
-
-
-def say(sentence: str) -> None:
-    """Tell a person something that is not data."""
-    typer.echo(sentence, err=True)
-
-
-def cut_note(encoder: "Encoder", *, before: int = 0) -> str:
-    """Return how many texts were cut since `before` of them were, to end a sentence with; nothing where none was."""
-    n_cut = encoder.n_truncated - before
-    length = getattr(encoder.options, "max_length", None)
-    return f", {n_cut} texts cut at {length} sub-words" if n_cut else ""
-
-
-def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title: str | None = None) -> None:
-    """Print a table whose first column is text and whose other columns are numbers."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for number, name in enumerate(heading):
-        table.add_column(name, justify="right" if number else "left", no_wrap=True)
-    for line in lines:
-        table.add_row(*line)
-    # A number cut to fit a narrow terminal is no number: let the lines wrap there instead.
-    needed = Console(width=_WIDEST).measure(table).maximum
-    Console(width=max(Console().width, needed)).print(table)
-
-
-def print_evaluation(evaluation: "Evaluation") -> None:
-    """Print every table of an evaluation, one line per metric and one column per method."""
-    from knn_ue.evaluation import STYLES
-
-    for table in evaluation.tables.values():
-        methods = list(table.scores)
-        metrics = list(table.scores[methods[0]])
-        lines = [
-            [STYLES[metric].heading, *(STYLES[metric].show(table.scores[method][metric]) for method in methods)]
-            for metric in metrics
-        ]
-        print_table(["", *methods], lines, title=table.caption)
-
-
-# A stop that is raised inside compiled code may be thrown away there (numpy does so while it inspects a list: measured,
-# one Ctrl-C in twenty in the toy demo). So it is raised again, this many seconds later, until the command unwinds.
-_AGAIN = 0.3
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived; whatever cleans up after Ctrl-C cleans up after it too."""
-
-
-def exit_code(stop: KeyboardInterrupt) -> int:
-    """Return what a shell reports for the signal: 128 and its number.
-
-    >>> exit_code(KeyboardInterrupt()), exit_code(Terminated())
-    (130, 143)
-    """
-    return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
-
-
-@contextmanager
-def stops_raise() -> Iterator[None]:
-    """Raise where the block is when a stop arrives: `KeyboardInterrupt` for Ctrl-C, `Terminated` for SIGTERM.
-
-    A Ctrl-C that the process was told to ignore, as a shell's background jobs are, stays ignored.
-    """
-    if threading.current_thread() is not threading.main_thread():  # Python lets no other thread set a handler
-        yield
-        return
-    raised: list[type[KeyboardInterrupt]] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raised.append(Terminated if number == signal.SIGTERM else KeyboardInterrupt)
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
-        raise raised[-1]
-
-    def stop_again(_number: int, _frame: FrameType | None) -> None:
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
-        if not _cleaning_up():
-            raise raised[-1]
-
-    handlers = {signal.SIGTERM: stop, signal.SIGALRM: stop_again}
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        handlers[signal.SIGINT] = stop
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _cleaning_up() -> bool:
-    """Return whether the stop is under way: an `except`, a `finally` or an `__exit__` works on it right now."""
-    error = sys.exc_info()[1]
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__context__
-    return False

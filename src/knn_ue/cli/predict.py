@@ -10,30 +10,27 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from knn_ue.cli.engine import Address, Engine, PartRows, Workers, one_input, predict_on_ray
+from knn_ue.cli.engine import Address, Engine, PartRows, Workers, predict_on_ray
 from knn_ue.cli.options import (
     AbstainBelow,
     AsJson,
     Device,
     Domain,
-    HypothesisName,
     Overwrite,
-    PremiseName,
-    TextName,
-    TokensName,
     Top,
     TopK,
     Ue,
-    cut_note,
-    progress_bars,
-    say,
+    one_of,
+    takes_columns,
 )
+from knn_ue.cli.terminal import cut_note, progress_bars, say
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from knn_ue.answers import AnyAnswer
     from knn_ue.cli.answer_file import AnswerFile
     from knn_ue.data import Row
+    from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
 
     Ask = Callable[[Iterator[Row]], Iterator[AnyAnswer]]
@@ -41,12 +38,7 @@ if TYPE_CHECKING:
 _FLUSH_SECONDS = 1.0
 
 
-def _stop_or_skip(value: str) -> str:
-    if value not in ("stop", "skip"):
-        raise typer.BadParameter(f"{value!r} is not stop or skip")
-    return value
-
-
+@takes_columns("text", "premise", "hypothesis", "tokens")
 def predict(
     ue: Ue,
     inputs: Annotated[
@@ -65,14 +57,10 @@ def predict(
         str,
         typer.Option(
             metavar="stop|skip",
-            callback=_stop_or_skip,
+            callback=one_of("stop", "skip"),
             help="What to do about a row that cannot be read.",
         ),
     ] = "stop",
-    text_column: TextName = None,
-    premise_column: PremiseName = None,
-    hypothesis_column: HypothesisName = None,
-    tokens_column: TokensName = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
     device: Device = "auto",
     overwrite: Overwrite = False,
@@ -81,6 +69,8 @@ def predict(
     workers: Workers = None,
     part_rows: PartRows = 10_000,
     as_json: AsJson = False,
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Answer every row of a file with a label and a calibrated score; memory does not grow with the file.
 
@@ -96,14 +86,14 @@ def predict(
     from knn_ue.data.faults import stop
     from knn_ue.pipeline import UncertaintyPipeline
 
-    columns = Columns(text=text_column, premise=premise_column, hypothesis=hypothesis_column, tokens=tokens_column)
+    named = Columns(**columns)
     if engine == "ray":
         predict_on_ray(
             ue,
             inputs,
             output,
             {"abstain_below": abstain_below, "top": top, "top_k": top_k, "domain": domain},
-            columns=columns,
+            columns=named,
             on_error=on_error,
             overwrite=overwrite,
             address=address,
@@ -114,21 +104,25 @@ def predict(
             as_json=as_json,
         )
         return
-    input_rows = one_input(inputs)
+    if len(inputs) != 1:
+        raise InvalidInputError(
+            f"one --input is answered at a time, got {len(inputs)}: use --engine ray for many files"
+        )
+    (input_rows,) = inputs
     began = time.monotonic()
     answers = AnswerFile(output)
     answers.check(resume=resume, overwrite=overwrite)
     if output.exists() and Path(input_rows).exists() and output.samefile(input_rows):
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
     pipe = UncertaintyPipeline.load(ue, device=device)
-    skipped = Skipped()
+    skipped = Skipped() if on_error == "skip" else None
     rows = read_rows(
         input_rows,
         pipe.task,
         labeled=False,
-        columns=columns,
+        columns=named,
         extras=True,
-        on_error=skipped if on_error == "skip" else stop,
+        on_error=skipped or stop,
     )
     ask = partial(pipe.predict_stream, abstain_below=abstain_below, top=top, top_k=top_k, domain=domain)
     n_cut = n_again = 0
@@ -144,11 +138,11 @@ def predict(
         raise
     if as_json:
         done = {"output": str(output), "rows": answers.n_lines, "resumed": n_resumed, "abstained": answers.n_abstained}
-        done |= {"skipped": skipped.n_rows} if skipped.n_rows else {}
+        done |= {"skipped": skipped.n_rows} if skipped and skipped.n_rows else {}
         done |= {"truncated": pipe.encoder.n_truncated - n_cut, "seconds": round(time.monotonic() - began, 1)}
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
-    if skipped.n_rows:
+    if skipped and skipped.n_rows:
         say(str(skipped))
     kept = f" ({n_resumed} of them from before)" if n_resumed else ""
     cut = cut_note(pipe.encoder, before=n_cut)

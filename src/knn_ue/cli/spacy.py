@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from knn_ue.cli.options import AsJson, Overwrite, TrainRows, check_writable, say
+from knn_ue.cli.options import AsJson, Overwrite, TrainRows, check_writable
+from knn_ue.cli.terminal import say
 from knn_ue.errors import InvalidInputError, StorageError, require
 
 spacy_app = typer.Typer(

@@ -12,30 +12,24 @@ from knn_ue.cli.options import (
     TASK_METAVAR,
     AsJson,
     Device,
-    HypothesisName,
-    LabelName,
     Method,
     Overwrite,
-    PremiseName,
-    Report,
-    TagsName,
-    TextName,
-    TokensName,
     TrainRows,
-    given_columns,
     known_task,
-    progress_bars,
-    say,
+    takes_columns,
 )
+from knn_ue.cli.terminal import Report, progress_bars, say
 
 if TYPE_CHECKING:
     from knn_ue.data import Row
+    from knn_ue.data.columns import ColumnNames
     from knn_ue.training import TrainingOptions
     from knn_ue.training.progress import TrainingProgress
 
 _SEED = 0  # of the halves; `fit` draws the same ones
 
 
+@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
 def train(
     task: Annotated[
         str,
@@ -53,12 +47,6 @@ def train(
     fast: Annotated[
         bool, typer.Option("--fast", help="For CPUs: half the layers frozen, higher learning rate.")
     ] = False,
-    text_column: TextName = None,
-    label_column: LabelName = None,
-    premise_column: PremiseName = None,
-    hypothesis_column: HypothesisName = None,
-    tokens_column: TokensName = None,
-    tags_column: TagsName = None,
     device: Device = "auto",
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="At most so many steps.")] = None,
@@ -75,6 +63,8 @@ def train(
     ] = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Fine-tune a model; the folder it writes is a plain Hugging Face one.
 
@@ -90,14 +80,6 @@ def train(
     from knn_ue.training import TrainingOptions
     from knn_ue.training.finetune import finetune
 
-    columns = given_columns(
-        text=text_column,
-        label=label_column,
-        premise=premise_column,
-        hypothesis=hypothesis_column,
-        tokens=tokens_column,
-        tags=tags_column,
-    )
     training = METHODS[method].training().with_options(_settings(settings or []))
     options = TrainingOptions.fast(seed=seed) if fast else TrainingOptions(seed=seed)
     given = {"epochs": epochs, "max_steps": max_steps, "batch_size": batch_size, "learning_rate": learning_rate}
