@@ -7,7 +7,7 @@ import pytest
 
 from knn_ue.decisions import DECISIONS, Decision, Scored
 from knn_ue.decisions.contract import decide
-from knn_ue.decisions.registry import from_plain, new_decision, to_plain
+from knn_ue.decisions.registry import decision_from_plain, decision_to_plain, new_decision
 from knn_ue.errors import InvalidInputError, StorageError
 
 
@@ -46,7 +46,7 @@ def test_fields_are_given_for_every_answer_as_plain_json(fitted, held_out):
 
 
 def test_what_was_saved_is_read_back_equal(fitted, held_out):
-    (again,) = from_plain(json.loads(json.dumps(to_plain([fitted]))))
+    again = decision_from_plain(json.loads(json.dumps(decision_to_plain(fitted))))
 
     assert list(again.fields(held_out)) == list(fitted.fields(held_out))
     assert str(again) == str(fitted)
@@ -68,7 +68,7 @@ def test_an_unknown_decision_is_refused_by_name():
 
 def test_a_folder_with_a_decision_that_is_not_registered_says_so():
     with pytest.raises(StorageError, match="holds the decision 'coin', which is not registered"):
-        from_plain([{"kind": "coin"}])
+        decision_from_plain({"kind": "coin"})
 
 
 class Flag:

@@ -109,7 +109,7 @@ def fit(
 
     A language model needs no training: --prompt "Review: {text}\\nSentiment:" --label-word pos=positive ...
     """
-    from knn_ue.decisions.registry import new_decision, to_plain
+    from knn_ue.decisions.registry import decision_to_plain, new_decision
     from knn_ue.stores import TunableStore
 
     decisions = [new_decision(kind) for kind in decision or ()]
@@ -146,7 +146,7 @@ def fit(
         done: dict[str, Any] = {"ue": str(out), "method": method, "task": pipe.task, "labels": list(pipe.class_names)}
         done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
-        done["decisions"] = to_plain(pipe.decisions_)
+        done["decisions"] = [decision_to_plain(found) for found in pipe.decisions_]
         done["index"] = next((asdict(found.options) for found in tuned), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return

@@ -35,7 +35,7 @@ class Columns:
     """The name of each column that is not called as our keys are; `Columns(text="review", label="sentiment")`.
 
     >>> Columns(text="review").of("text-classification")
-    {'text': 'review', 'label': 'label'}
+    {'text': 'review'}
     """
 
     text: str | None = None
@@ -46,15 +46,15 @@ class Columns:
     tags: str | None = None
 
     def of(self, task: Task) -> dict[str, str]:
-        """Return the column of each key of the task; raise where a column is named that the task has no use for."""
-        keys = TASKS[task].keys(labeled=True)
-        other = next((key for key, column in self.given().items() if key not in keys), None)
+        """Return the columns that were named; raise where the task has no use for one of them."""
+        keys, given = TASKS[task].keys(labeled=True), self.given()
+        other = next((key for key in given if key not in keys), None)
         if other is not None:
             raise InvalidInputError(
-                f"the columns of {task} are {', '.join(keys)}, got {other}={self.given()[other]!r}: leave it out",
+                f"the columns of {task} are {', '.join(keys)}, got {other}={given[other]!r}: leave it out",
                 shell=f"--{other}-column is not for {task}, whose columns are {', '.join(keys)}: leave it out",
             )
-        return {key: getattr(self, key) or key for key in keys}
+        return given
 
     def given(self) -> dict[str, str]:
         """Return the columns that were named."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from knn_ue.data.columns import Columns, proposal
-from knn_ue.data.lines import Place
-from knn_ue.data.reading import Reading, Record
-from knn_ue.data.rows import Row, at_least_one
+from knn_ue.data.columns import proposal
+from knn_ue.data.lines import Place, check_file
+from knn_ue.data.reading import Reading, Record, at_least_one
+from knn_ue.data.rows import Row
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.tasks import TASKS, Task
 
@@ -39,16 +39,10 @@ def is_dataset(given: object) -> bool:
     return type(given).__module__.partition(".")[0] == "datasets" and hasattr(given, "column_names")
 
 
-def is_saved_dataset(path: Path) -> bool:
-    """Say whether `datasets` wrote the folder `path`."""
-    try:
-        return any((path / name).is_file() for name in ("dataset_info.json", "dataset_dict.json"))
-    except (OSError, ValueError):  # no path at all
-        return False
-
-
 def load_saved(path: Path) -> Any:
-    """Return the data set that `Dataset.save_to_disk` wrote to `path`."""
+    """Return the data set that `Dataset.save_to_disk` wrote to the folder `path`."""
+    if not any((path / name).is_file() for name in ("dataset_info.json", "dataset_dict.json")):
+        check_file(path)
     require("datasets", extra="hf", purpose=f"reading {path}")
     import datasets
 
@@ -78,10 +72,10 @@ def rows_of(dataset: Any, name: str, reading: Reading, *, unlabeled: Unlabeled =
     return at_least_one(known.rows(lambda: _records(dataset, name, known, drop=unlabeled == "drop")), name)
 
 
-def _columns(features: Mapping[str, Any], name: str, reading: Reading) -> Columns:
+def _columns(features: Mapping[str, Any], name: str, reading: Reading) -> dict[str, str]:
     """Return the columns to read: those the user named, our own, or the usual ones of published sets."""
     task = TASKS[reading.task]
-    given = reading.columns.given()
+    given = reading.columns
     wanted = [(task.input_keys, INPUT_COLUMNS[reading.task])]
     if reading.labeled:
         wanted.append(((task.label_key,), LABEL_COLUMNS[reading.task]))
@@ -90,7 +84,7 @@ def _columns(features: Mapping[str, Any], name: str, reading: Reading) -> Column
         if any(key in given for key in keys):
             candidates = [tuple(given.get(key, key) for key in keys)]
         chosen |= dict(zip(keys, _first(keys, candidates, features, name), strict=True))
-    return Columns(**chosen)
+    return chosen
 
 
 def _first(
@@ -106,7 +100,8 @@ def _first(
 
 
 def _records(dataset: Any, name: str, reading: Reading, *, drop: bool) -> Iterator[tuple[Place, Record]]:
-    label = reading.columns.of(reading.task)[TASKS[reading.task].label_key]
+    key = TASKS[reading.task].label_key
+    label = reading.columns.get(key, key)
     names = _class_names((dataset.features or {}).get(label)) if reading.labeled or reading.extras else None
     if not reading.extras:
         known = dataset.features or dataset.column_names

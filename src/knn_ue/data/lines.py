@@ -126,8 +126,8 @@ def shorten(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def check_file(path: Path) -> None:
-    """Raise unless `path` is a file that may be opened."""
+def check_file(path: Path, *, or_folder: bool = False) -> None:
+    """Raise unless `path` is a file, or else a folder where that will do, that may be opened."""
     try:
         path.stat()
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def check_file(path: Path) -> None:
         ) from None
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{shorten(str(path))} cannot be opened ({_reason(error)}): check the path") from None
-    if path.is_dir():
+    if not or_folder and path.is_dir():
         raise InvalidInputError(
             f"{path} is a folder, but one file is needed: name a file in it (a folder is read only where "
             "datasets.Dataset.save_to_disk wrote it)"

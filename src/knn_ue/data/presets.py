@@ -9,8 +9,8 @@ from knn_ue.data.conll import read_conll
 from knn_ue.data.datasets import rows_of
 from knn_ue.data.hub import HubName, load_split
 from knn_ue.data.lines import check_file, default_limits, shorten
-from knn_ue.data.reading import Reading
-from knn_ue.data.rows import Row, TaggedRow, at_least_one
+from knn_ue.data.reading import Reading, at_least_one
+from knn_ue.data.rows import Row, TaggedRow
 from knn_ue.data.splits import half_of
 from knn_ue.data.tags import TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError

@@ -7,15 +7,15 @@ from typing import get_args
 from knn_ue.arrays import check_choice
 from knn_ue.data.columns import Columns
 from knn_ue.data.conll import read_conll
-from knn_ue.data.datasets import is_dataset, is_saved_dataset, load_saved, rows_of
+from knn_ue.data.datasets import is_dataset, load_saved, rows_of
 from knn_ue.data.faults import OnError, stop
 from knn_ue.data.frames import frame_records, is_frame
 from knn_ue.data.json_files import read_json
 from knn_ue.data.lines import Limits, check_file, default_limits, read_lines
 from knn_ue.data.parquet import read_parquet
-from knn_ue.data.reading import Reading, Records, check_text
-from knn_ue.data.rows import Row, TaggedRow, TextRow, at_least_one
-from knn_ue.data.sources import is_named, read_named
+from knn_ue.data.reading import Reading, Records, at_least_one, check_text
+from knn_ue.data.rows import Row, TaggedRow, TextRow
+from knn_ue.data.sources import NAMED, read_named
 from knn_ue.data.tables import read_table
 from knn_ue.data.tags import TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError
@@ -55,20 +55,19 @@ def read_rows(
         task=task_name(task),
         labeled=labeled,
         scheme=scheme,
-        columns=columns or Columns(),
+        columns={} if columns is None or columns == Columns() else columns.of(task_name(task)),
         limits=limits or default_limits(),
         extras=extras,
         on_error=on_error,
     )
-    reading.columns.of(reading.task)  # a wrong one is refused before a file is opened
-    if isinstance(source, str) and is_named(source):
+    if isinstance(source, str) and source.startswith(NAMED):
         return read_named(source, reading)
+    if isinstance(source, (str, Path)):
+        return read_file(Path(source).expanduser(), reading)
     if is_frame(source):
         return at_least_one(reading.rows(lambda: frame_records(source, reading)), "the frame")
     if is_dataset(source):
         return rows_of(source, "the data set", reading)
-    if isinstance(source, (str, Path)):
-        return read_file(Path(source).expanduser(), reading)
     raise InvalidInputError(
         f"rows must be read from a file, a named source, a DataFrame or a datasets.Dataset, got {type(source).__name__}"
     )
@@ -76,9 +75,9 @@ def read_rows(
 
 def read_file(path: Path, reading: Reading) -> Iterator[Row]:
     """Yield the rows of one file, whose extension says how it is written."""
-    if is_saved_dataset(path):
+    check_file(path, or_folder=True)
+    if path.is_dir():
         return rows_of(load_saved(path), str(path), reading)
-    check_file(path)
     extension = Path(path.name.lower().removesuffix(".gz")).suffix
     tagging = TASKS[reading.task].is_tagging
     known = [*JSON_FILES, *PARQUET, *COLUMNS] if tagging else [*JSON_FILES, *PARQUET, *TABLES, ".txt"]

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
-from knn_ue.data.columns import Columns, proposal
+from knn_ue.data.columns import proposal
 from knn_ue.data.faults import OnError, stop
 from knn_ue.data.lines import RAISE_WORDS, Limits, Place, default_limits
-from knn_ue.data.rows import PairRow, Row, TextRow
+from knn_ue.data.rows import PairRow, Row, RowT, TextRow
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
@@ -17,11 +17,13 @@ from knn_ue.tasks import TASKS, Task
 Record = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
 class Fields:
-    """The values of one record by our keys, each checked when it is asked for; `columns` are their names there."""
+    """The values of one record by our keys, checked when asked for; `columns` names those that are called otherwise."""
 
-    def __init__(self, record: Record, place: Place, columns: Mapping[str, str]) -> None:
-        self.record, self.place, self.columns = record, place, columns
+    record: Record
+    place: Place
+    columns: Mapping[str, str]
 
     def value(self, key: str) -> Any:
         """Return what must not be missing."""
@@ -172,12 +174,15 @@ OPTIONAL = ("label_counts", "domain", "sample_weight")
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How rows are read; see `knn_ue.data.read_rows`. With `extras` a row keeps the columns that are not ours."""
+    """How rows are read; see `knn_ue.data.read_rows`. With `extras` a row keeps the columns that are not ours.
+
+    `columns` holds the names of those that are not called as our keys.
+    """
 
     task: Task
     labeled: bool = True
     scheme: TagScheme = "auto"
-    columns: Columns = field(default_factory=Columns)
+    columns: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=default_limits)
     extras: bool = False
     on_error: OnError = stop
@@ -185,8 +190,7 @@ class Reading:
     @property
     def needed(self) -> dict[str, str]:
         """The column of each key that a row must have."""
-        named = self.columns.of(self.task)
-        return {key: named[key] for key in TASKS[self.task].keys(labeled=self.labeled)}
+        return {key: self.columns.get(key, key) for key in TASKS[self.task].keys(labeled=self.labeled)}
 
     @property
     def wanted(self) -> list[str]:
@@ -201,22 +205,20 @@ class Reading:
 
     def _plain_rows(self, records: Records) -> Iterator[Row]:
         build = pair_row if TASKS[self.task].is_pair else text_row
-        columns = self.columns.of(self.task)
         for place, record in records:
             try:
-                row = build(Fields(record, place, columns), labeled=self.labeled, extra=self._extra(record, columns))
+                row = build(Fields(record, place, self.columns), labeled=self.labeled, extra=self._extra(record))
             except InvalidInputError as error:
                 self.on_error(error)
                 continue
             yield row
 
     def _sentences(self, records: Records) -> Iterator[Sentence]:
-        columns = self.columns.of(self.task)
         for place, record in records:
             try:
-                self.check_words(record.get(columns["tokens"]), place)
-                tokens, tags = tokens_and_tags(Fields(record, place, columns), labeled=self.labeled)
-                extra = self._extra(record, columns)
+                self.check_words(record.get(self.columns.get("tokens", "tokens")), place)
+                tokens, tags = tokens_and_tags(Fields(record, place, self.columns), labeled=self.labeled)
+                extra = self._extra(record)
                 origin = origin_of(record, place, labeled=self.labeled, extra=extra)
             except InvalidInputError as error:
                 self.on_error(error)
@@ -228,8 +230,18 @@ class Reading:
         if isinstance(words, list) and len(words) > self.limits.sentence_words:
             raise place.error(self.limits.words_rule, len(words), RAISE_WORDS.python, shell=RAISE_WORDS.shell)
 
-    def _extra(self, record: Record, columns: Mapping[str, str]) -> dict[str, Any] | None:
+    def _extra(self, record: Record) -> dict[str, Any] | None:
         if not self.extras:
             return None
-        inputs = {columns[key] for key in TASKS[self.task].input_keys}
+        inputs = {self.columns.get(key, key) for key in TASKS[self.task].input_keys}
         return {str(name): value for name, value in record.items() if name not in inputs}
+
+
+def at_least_one(rows: Iterator[RowT], source: str) -> Iterator[RowT]:
+    """Pass `rows` on; raise at the end where there was none."""
+    empty = True
+    for row in rows:
+        empty = False
+        yield row
+    if empty:
+        raise InvalidInputError(f"{source} is empty: at least one row is needed")

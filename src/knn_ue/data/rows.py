@@ -4,7 +4,7 @@
 (see docs/adapting.md); both are None in most files.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -86,13 +86,3 @@ def without_label(row: Row) -> Row:
     if isinstance(row, PairRow):
         return replace(row, label=None, label_counts=None)
     return replace(row, tags=None)
-
-
-def at_least_one(rows: Iterator[RowT], source: str) -> Iterator[RowT]:
-    """Pass `rows` on; raise at the end where there was none."""
-    empty = True
-    for row in rows:
-        empty = False
-        yield row
-    if empty:
-        raise InvalidInputError(f"{source} is empty: at least one row is needed")

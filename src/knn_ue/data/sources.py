@@ -12,17 +12,7 @@ from knn_ue.data.vader import read_vader
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import Task
 
-PREFIXES = ("vader", "hub", "paper")
-
-
-def is_named(source: str) -> bool:
-    """Say whether `source` names a source rather than a file.
-
-    >>> is_named("vader:movies"), is_named("reviews.csv")
-    (True, False)
-    """
-    prefix, colon, _ = source.partition(":")
-    return bool(colon) and prefix in PREFIXES
+NAMED = ("vader:", "hub:", "paper:")  # how the name of a source begins
 
 
 def read_named(source: str, reading: Reading) -> Iterator[Row]:

@@ -1,6 +1,6 @@
 """The registry of decisions: kind -> class. A UE folder opens its decisions by it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from knn_ue.decisions.contract import Decision
@@ -23,17 +23,14 @@ def new_decision(kind: str) -> Decision:
     return DECISIONS[kind]()
 
 
-def to_plain(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
-    """Return fitted decisions as plain JSON."""
-    return [{"kind": decision.kind, **decision.to_plain()} for decision in decisions]
+def decision_to_plain(decision: Decision) -> dict[str, Any]:
+    """Return a fitted decision as plain JSON."""
+    return {"kind": decision.kind, **decision.to_plain()}
 
 
-def from_plain(plain: Iterable[Mapping[str, Any]]) -> tuple[Decision, ...]:
-    """Read what `to_plain` wrote; a kind that is not registered is an error that names it."""
-    return tuple(_read(dict(one)) for one in plain)
-
-
-def _read(plain: dict[str, Any]) -> Decision:
+def decision_from_plain(stored: Mapping[str, Any]) -> Decision:
+    """Read what `decision_to_plain` wrote; a kind that is not registered is an error that names it."""
+    plain = dict(stored)
     kind = plain.pop("kind", None)
     if not isinstance(kind, str):
         raise ValueError(f"a decision names no kind, but {type(kind).__name__}")

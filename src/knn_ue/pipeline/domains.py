@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from knn_ue.adapting import Adaptation, LabeledScores, adapt_units
 from knn_ue.answers import AnyAnswer
@@ -19,7 +20,7 @@ from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline.answers import AbstainBelow, answer_examples
 from knn_ue.pipeline.fitted import Domain, Fitted
-from knn_ue.storage.schema import ArrayRule, Within
+from knn_ue.storage.schema import ArrayRule, Within, check_arrays
 from knn_ue.storage.tensors import Arrays
 from knn_ue.types import Outputs
 
@@ -177,7 +178,7 @@ def domains_to_plain(domains: Mapping[str, Domain]) -> tuple[list[dict[str, Any]
     return plain, arrays
 
 
-def domain_rules(stored: Sequence[StoredDomain], n_classes: int) -> dict[str, ArrayRule]:
+def _rules_of(stored: Sequence[StoredDomain], n_classes: int) -> dict[str, ArrayRule]:
     """Return what the arrays of the domains may be."""
     rules: dict[str, ArrayRule] = {}
     for number, domain in enumerate(stored):
@@ -196,8 +197,11 @@ def domain_rules(stored: Sequence[StoredDomain], n_classes: int) -> dict[str, Ar
     return rules
 
 
-def domains_from_plain(stored: Sequence[StoredDomain], arrays: Mapping[str, Any]) -> dict[str, Domain]:
-    """Read what `domains_to_plain` returned, once `domain_rules` are kept."""
+def open_domains(
+    stored: Sequence[StoredDomain], arrays: Mapping[str, npt.NDArray[Any]], n_classes: int
+) -> dict[str, Domain]:
+    """Read what `domains_to_plain` returned; ValueError where the arrays are others."""
+    check_arrays(arrays, _rules_of(stored, n_classes))
     if len({domain.name for domain in stored}) != len(stored):
         raise ValueError("two domains have one name")
     return {

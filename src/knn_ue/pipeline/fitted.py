@@ -117,6 +117,8 @@ def check_consistent(fitted: Fitted) -> None:
     if method not in METHODS or METHODS[method].calibrator.kind != calibrator.kind:
         raise ValueError(f"the method {method[:40]!r} does not have the calibrator {calibrator.kind!r}")
     validation.require_labels("a UE folder")
+    if fitted.copies is not None:
+        fitted.copies.require_labels("the perturbed copies in a UE folder")
     if (fitted.drift is None) != (not calibrator.stores):
         raise ValueError("drift quantiles go with stores")
     if fitted.familiarity is not None and len(fitted.familiarity.reference_[ROWS]) != len(validation):

@@ -6,21 +6,20 @@ calibrator.<generation>/        what the calibrator's own `save` writes, datasto
 model.<generation>/             the encoder's files; absent where it needs none, as a model on the hub
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from knn_ue.decisions import registry
+from knn_ue.decisions.registry import decision_from_plain, decision_to_plain
 from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.registry import open_encoder
 from knn_ue.errors import StorageError
 from knn_ue.familiarity import Familiarity
 from knn_ue.methods import load_calibrator
-from knn_ue.pipeline.domains import StoredDomain, domain_rules, domains_from_plain, domains_to_plain
+from knn_ue.pipeline.domains import StoredDomain, domains_to_plain, open_domains
 from knn_ue.pipeline.fitted import N_QUANTILES, DriftQuantiles, Fitted, check_consistent
 from knn_ue.storage import (
     FolderContent,
@@ -86,7 +85,8 @@ def save_pipeline(
         "encoder": {"kind": part.kind, **part.plain},
         "class_names": list(part.class_names),
     }
-    write_folder(target, kind=KIND, options=options | _to_options(fitted), arrays=_to_arrays(fitted), folders=folders)
+    own, arrays = _to_plain(fitted)
+    write_folder(target, kind=KIND, options=options | own, arrays=arrays, folders=folders)
 
 
 def replace_fitted(
@@ -101,19 +101,15 @@ def replace_fitted(
     folders: dict[str, SubfolderWriter | Path] = {**stored.folders}
     if not same_calibrator:
         folders["calibrator"] = fitted.calibrator.save
+    own, arrays = _to_plain(fitted)
     write_folder(
-        path,
-        kind=KIND,
-        options=stored.options | _to_options(fitted),
-        arrays=_to_arrays(fitted),
-        folders=folders,
-        precondition=precondition,
+        path, kind=KIND, options=stored.options | own, arrays=arrays, folders=folders, precondition=precondition
     )
 
 
 def read_fitted(path: str | Path) -> Fitted:
     """Open a UE folder without its model."""
-    return parse_folder(path, _fitted_of, kind=KIND)
+    return parse_folder(path, lambda stored: _read(stored)[1], kind=KIND)
 
 
 def is_ue_folder(path: str | Path) -> bool:
@@ -137,8 +133,7 @@ def load_fitted(path: str | Path, encoder: Encoder) -> tuple[Fitted, Path] | Non
 
 
 def _parse(stored: FolderContent, *, device: str, trust_remote_code: bool) -> tuple[Encoder, Fitted, Path]:
-    part = _part_of(stored)
-    fitted = _fitted_of(stored)
+    part, fitted = _read(stored)
     encoder = open_encoder(part, device=device, trust_remote_code=trust_remote_code)
     if encoder.class_names != part.class_names:
         raise StorageError(f"{stored.path} was fitted with a model of other classes: fit again")
@@ -148,39 +143,12 @@ def _parse(stored: FolderContent, *, device: str, trust_remote_code: bool) -> tu
 
 
 def _parse_fitted(stored: FolderContent, encoder: Encoder) -> tuple[Fitted, Path] | None:
-    if not _part_of(stored).is_same(encoder.to_part()):
-        return None
-    return _fitted_of(stored), stored.folders["calibrator"]
+    part, fitted = _read(stored)
+    return (fitted, stored.folders["calibrator"]) if part.is_same(encoder.to_part()) else None
 
 
-def _part_of(stored: FolderContent) -> EncoderPart:
-    with as_written(stored.path, KIND):
-        options = read_plain(_StoredOptions, stored.options)
-        kind = options.encoder.pop("kind", None)
-        if not isinstance(kind, str):
-            raise ValueError("encoder.kind is missing")
-        return EncoderPart(
-            kind=kind,
-            task=options.task,
-            class_names=options.class_names,
-            plain=options.encoder,
-            folder=stored.folders["model"].resolve() if "model" in stored.folders else None,
-            where=str(stored.path),
-        )
-
-
-def _to_options(fitted: Fitted) -> dict[str, Any]:
-    domains, _ = domains_to_plain(fitted.domains)
-    familiarity = fitted.familiarity
-    return {
-        "method": fitted.method,
-        "decisions": registry.to_plain(fitted.decisions),
-        "domains": domains,
-        "false_alarm_rate": None if familiarity is None else familiarity.false_alarm_rate,
-    }
-
-
-def _to_arrays(fitted: Fitted) -> Arrays:
+def _to_plain(fitted: Fitted) -> tuple[dict[str, Any], Arrays]:
+    """Return what meta.json and the arrays hold of `fitted`."""
     arrays = outputs_to_arrays(fitted.validation) | {"held_out": fitted.held_out}
     if fitted.drift is not None:
         arrays |= {"drift_distance": fitted.drift.distance, "drift_agreement": fitted.drift.agreement}
@@ -188,48 +156,60 @@ def _to_arrays(fitted: Fitted) -> Arrays:
         arrays |= {f"{_FAMILIARITY}{name}": values for name, values in fitted.familiarity.to_arrays().items()}
     if fitted.copies is not None:
         arrays |= {f"{_COPIES}{name}": array for name, array in outputs_to_arrays(fitted.copies).items()}
-    return arrays | domains_to_plain(fitted.domains)[1]
+    domains: list[dict[str, Any]] = []
+    if fitted.domains:
+        domains, scores = domains_to_plain(fitted.domains)
+        arrays |= scores
+    options = {
+        "method": fitted.method,
+        "decisions": [decision_to_plain(decision) for decision in fitted.decisions],
+        "domains": domains,
+        "false_alarm_rate": None if fitted.familiarity is None else fitted.familiarity.false_alarm_rate,
+    }
+    return options, arrays
 
 
-def _familiarity(arrays: Mapping[str, npt.NDArray[Any]], rate: float | None) -> Familiarity | None:
-    if rate is None:
-        return None
-    own = {name.removeprefix(_FAMILIARITY): x for name, x in arrays.items() if name.startswith(_FAMILIARITY)}
-    return Familiarity.from_arrays(own, false_alarm_rate=rate)
-
-
-def _fitted_of(stored: FolderContent) -> Fitted:
+def _read(stored: FolderContent) -> tuple[EncoderPart, Fitted]:
+    """Return what a folder says of its encoder, and what was fitted; all of it is checked."""
     with as_written(stored.path, KIND):
         options = read_plain(_StoredOptions, stored.options)
-        arrays = stored.arrays
-        validation = outputs_from_arrays(arrays, options.class_names)
+        kind = options.encoder.pop("kind", None)
+        if not isinstance(kind, str):
+            raise ValueError("encoder.kind is missing")
+        part = EncoderPart(
+            kind=kind,
+            task=options.task,
+            class_names=options.class_names,
+            plain=options.encoder,
+            folder=stored.folders["model"].resolve() if "model" in stored.folders else None,
+            where=str(stored.path),
+        )
+        arrays, names = stored.arrays, options.class_names
+        validation = outputs_from_arrays(arrays, names)
         check_arrays(arrays, _STORED_ARRAYS, {"rows": len(validation)})
-        check_arrays(arrays, domain_rules(options.domains, validation.n_classes))
         drift = None
         if "drift_distance" in arrays:
             drift = DriftQuantiles(distance=arrays["drift_distance"], agreement=arrays["drift_agreement"])
+        rate, copies = options.false_alarm_rate, _named(arrays, _COPIES)
         fitted = Fitted(
             method=options.method,
             calibrator=load_calibrator(stored.folders["calibrator"]),
             validation=validation,
             held_out=arrays["held_out"],
-            decisions=registry.from_plain(options.decisions),
+            decisions=tuple(decision_from_plain(plain) for plain in options.decisions),
             drift=drift,
-            domains=domains_from_plain(options.domains, arrays),
-            familiarity=_familiarity(arrays, options.false_alarm_rate),
-            copies=_copies_of(arrays, options.class_names),
+            domains=open_domains(options.domains, arrays, validation.n_classes) if options.domains else {},
+            familiarity=None
+            if rate is None
+            else Familiarity.from_arrays(_named(arrays, _FAMILIARITY), false_alarm_rate=rate),
+            copies=outputs_from_arrays(copies, names) if copies else None,
         )
         check_consistent(fitted)
-        return fitted
+        return part, fitted
 
 
-def _copies_of(arrays: Arrays, class_names: tuple[str, ...]) -> Outputs | None:
-    own = {name.removeprefix(_COPIES): array for name, array in arrays.items() if name.startswith(_COPIES)}
-    if not own:
-        return None
-    copies = outputs_from_arrays(own, class_names)
-    copies.require_labels("the perturbed copies in a UE folder")
-    return copies
+def _named(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _widths(outputs: Outputs) -> list[int]:

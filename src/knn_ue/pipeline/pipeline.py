@@ -14,8 +14,8 @@ from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
 from knn_ue.encoding.inputs import windows
 from knn_ue.evaluation import Evaluation, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
-from knn_ue.pipeline.answers import check_abstain_below
-from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
+from knn_ue.pipeline.answers import answer_examples, check_abstain_below
+from knn_ue.pipeline.domains import answer_in_domains, calibrator_of
 from knn_ue.pipeline.familiarity import check_explains, explain_outputs, measurable
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import (
@@ -375,7 +375,8 @@ class UncertaintyPipeline(WithDomains):
             check_positive(top, "top")
         if top_k is not None:
             check_positive(top_k, "top_k")
-        asked_domains(fitted, [], domain)
+        if domain is not None:
+            calibrator_of(fitted, domain)  # one that is unknown is refused before the first row
         return self._answer_windows(examples, fitted, abstain_below, top, top_k, domain)
 
     def _answer_windows(
@@ -389,8 +390,20 @@ class UncertaintyPipeline(WithDomains):
     ) -> Iterator[AnyAnswer]:
         for window in windows(examples, batch_size=self.encoder.options.batch_size):
             outputs = self.encoder.encode(window, with_labels=False)
-            yield from answer_in_domains(
-                window, outputs, fitted, domain=domain, abstain_below=abstain_below, top=top, top_k=top_k
+            if domain is not None or fitted.domains:
+                yield from answer_in_domains(
+                    window, outputs, fitted, domain=domain, abstain_below=abstain_below, top=top, top_k=top_k
+                )
+                continue
+            yield from answer_examples(
+                window,
+                outputs,
+                fitted.calibrator,
+                decisions=fitted.decisions,
+                abstain_below=abstain_below,
+                top=top,
+                top_k=top_k,
+                familiarity=fitted.familiarity,
             )
 
     def _maybe_labeled(self, rows: Rows | Outputs, columns: Columns) -> Outputs:

@@ -37,9 +37,9 @@ Rows = str | Path | Iterable[object]
 
 def iter_examples(rows: Rows, task: Task, *, labeled: bool, columns: Columns | None = None) -> Iterator[Example]:
     """Yield the examples of a file, of a named source or of rows in memory; without labels unless `labeled`."""
-    if isinstance(rows, (str, Path)) or is_table(rows):
+    if isinstance(rows, (str, Path)) or (not isinstance(rows, (list, Iterator)) and is_table(rows)):
         rows = read_rows(rows, task, labeled=labeled, columns=columns)
-    elif columns is not None and columns.given():
+    elif columns is not None and columns != Columns():
         raise InvalidInputError(
             f"columns are named for files, frames and data sets, got rows of type {type(rows).__name__}: leave out "
             f"{', '.join(columns.given())}"
