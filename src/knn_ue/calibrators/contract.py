@@ -141,7 +141,8 @@ class Calibrator(ABC):
     def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
         """Return probabilities (n, classes), float64, whose rows sum to one."""
         self._check_ready(outputs)
-        return rescale(self._predict_proba(outputs, self._neighbors(outputs, found)), self.log_scales.get("rows", 0.0))
+        probs = self._predict_proba(outputs, self._neighbors(outputs, found))
+        return rescale(probs, self.log_scales.get("rows", 0.0)) if self.log_scales else probs
 
     def predict(self, outputs: Outputs, *, found: Found | None = None) -> Prediction:
         """Return the model's answers with their calibrated and raw confidence."""

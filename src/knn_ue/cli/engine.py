@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Engine = Annotated[
     str,
     typer.Option(
-        "--engine", metavar="E", callback=one_of("local", "ray"), help="local (this process) or ray (a cluster)."
+        "--engine", metavar="E", callback=one_of(("local", "ray")), help="local (this process) or ray (a cluster)."
     ),
 ]
 Address = Annotated[

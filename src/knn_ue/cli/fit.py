@@ -138,26 +138,27 @@ def fit(
             **columns,
         )
     pipe.save(out)
-    tuned = [found for found in pipe.calibrator_.stores.values() if isinstance(found, TunableStore)]
-    threshold = pipe.threshold_
-    if pipe.decisions_:
-        _doubt_guarantee(model, pipe.validation_)
+    fitted = pipe.fitted_
+    tuned = [found for found in fitted.calibrator.stores.values() if isinstance(found, TunableStore)]
+    threshold = fitted.threshold
+    if fitted.decisions:
+        _doubt_guarantee(model, fitted.validation)
     if as_json:
         done: dict[str, Any] = {"ue": str(out), "method": method, "task": pipe.task, "labels": list(pipe.class_names)}
-        done |= {"n_validation": len(pipe.validation_), "truncated": pipe.encoder.n_truncated}
+        done |= {"n_validation": len(fitted.validation), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
-        done["decisions"] = [decision_to_plain(found) for found in pipe.decisions_]
+        done["decisions"] = [decision_to_plain(decision) for decision in fitted.decisions]
         done["index"] = next((asdict(found.options) for found in tuned), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     cut = cut_note(pipe.encoder)
-    n_fitted = int((~pipe.fitted_.held_out).sum())  # the others are held out for the decisions
+    n_fitted = int((~fitted.held_out).sum())  # the others are held out for the decisions
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
-    indexes = {str(found.options) for found in tuned}
-    if index == "auto" and indexes:
+    if index == "auto" and tuned:
+        indexes = {str(found.options) for found in tuned}
         say(f"neighbors are found by {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
-    for fitted in pipe.decisions_:
-        typer.echo(str(fitted))
+    for made in fitted.decisions:
+        typer.echo(str(made))
     if threshold is not None and not threshold.found:
         say("every answer will be an abstention")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,8 +26,8 @@ def known_task(name: str | None) -> str | None:
         raise typer.BadParameter(str(error)) from None
 
 
-def one_of(*names: str) -> Callable[[str], str]:
-    """Return what checks that an option is one of these names."""
+def one_of(names: Collection[str]) -> Callable[[str], str]:
+    """Return what checks that an option is one of these names; those of a registry may still grow."""
 
     def check(name: str) -> str:
         if name not in names:
@@ -65,7 +65,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        callback=one_of(*METHODS),
+        callback=one_of(METHODS),
         help=f"{', '.join(METHODS)}; see docs/methods.md.",
     ),
 ]

@@ -57,7 +57,7 @@ def predict(
         str,
         typer.Option(
             metavar="stop|skip",
-            callback=one_of("stop", "skip"),
+            callback=one_of(("stop", "skip")),
             help="What to do about a row that cannot be read.",
         ),
     ] = "stop",

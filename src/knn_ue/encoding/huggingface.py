@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 
 from knn_ue.encoding.contract import Encoder, EncoderPart, EncodingNames, EncodingOptions
-from knn_ue.encoding.forward import Arrays, ForwardPass, Piece, Pieces, batches_by_length, make_pieces
+from knn_ue.encoding.forward import ForwardPass, Pieces, batches_by_length, make_pieces
 from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples, windows
 from knn_ue.encoding.inspection import (
     check_layer,
@@ -28,6 +28,7 @@ from knn_ue.encoding.loading import (
     check_tokenizer,
     find_device,
     find_task,
+    load_config,
     load_model,
     load_tokenizer,
     loading,
@@ -129,9 +130,10 @@ class HuggingFaceEncoder(Encoder):
         place = find_device(device)
         source = ModelSource.of(path)
         path = source.folder or path
-        known = find_task(path, task, trust_remote_code=trust_remote_code)
-        tokenizer = load_tokenizer(path, known, trust_remote_code=trust_remote_code)
-        model, untrained = load_model(path, known, trust_remote_code=trust_remote_code)
+        config = load_config(path, trust_remote_code=trust_remote_code)
+        known = find_task(path, task, config=config)
+        tokenizer = load_tokenizer(path, known, config=config, trust_remote_code=trust_remote_code)
+        model, untrained = load_model(path, known, config=config, trust_remote_code=trust_remote_code)
         if untrained:
             raise InvalidInputError(
                 f"{path} has no trained classification head ({untrained[0]} is missing): fine-tune it first, "
@@ -241,10 +243,17 @@ class HuggingFaceEncoder(Encoder):
             self.n_encoded += len(examples)
             self.n_truncated += made.n_truncated
             arrays = self.forward.empty_arrays(made.n_rows)
-            for share in self._fill(arrays, made.pieces):
+            done = 0
+            for batch in batches_by_length(made.pieces, self.options.batch_size):
+                rows_of_batch = np.concatenate([piece.rows for piece in batch])
+                for name, values in self.forward(batch).items():
+                    arrays[name][rows_of_batch] = values
+                done += len(batch)
                 if progress is not None:
-                    progress(start + int(share * len(examples)), total)
+                    progress(start + len(examples) * done // len(made.pieces), total)
             start += len(examples)
+            if progress is not None and not made.pieces:
+                progress(start, total)
             yield part | arrays
 
     def pieces_of(self, examples: Sequence[Example]) -> Pieces:
@@ -269,18 +278,6 @@ class HuggingFaceEncoder(Encoder):
         if self._ignores_case:
             described["words"] = [word for example in examples for word in example.parts]
         return described
-
-    def _fill(self, arrays: Arrays, pieces: Sequence[Piece]) -> Iterator[float]:
-        """Write what the model says of the pieces into their rows; yield the share done, 1 at the end."""
-        done = 0
-        for batch in batches_by_length(pieces, self.options.batch_size):
-            rows = np.concatenate([piece.rows for piece in batch])
-            for name, values in self.forward(batch).items():
-                arrays[name][rows] = values
-            done += len(batch)
-            yield done / len(pieces)
-        if not pieces:
-            yield 1.0
 
     def _outputs(self, columns: Mapping[str, Any]) -> Outputs:
         layers = [columns[name] for name in columns if name.startswith("layers.")]

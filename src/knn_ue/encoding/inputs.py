@@ -111,7 +111,9 @@ def read_example(row: object, task: Task, number: int = 0) -> Example:
             f"row {number} has {len(parts)} words but {len(labels)} tags: give each word exactly one tag"
         )
     place = None if isinstance(row, Mapping) else getattr(row, "place", None)
-    return Example(parts, labels, _read_domain(row), _read_weight(row, number), place)
+    domain = _field(row, "domain")
+    named = domain if isinstance(domain, str) and domain else None
+    return Example(parts, labels, named, _read_weight(row, number), place)
 
 
 def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
@@ -164,11 +166,6 @@ def reads_numbers(examples: Sequence[Example], class_names: Sequence[str]) -> bo
 
 def _field(row: object, name: str) -> object:
     return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
-
-
-def _read_domain(row: object) -> str | None:
-    domain = _field(row, "domain")
-    return domain if isinstance(domain, str) and domain else None
 
 
 def _read_weight(row: object, number: int) -> float | None:

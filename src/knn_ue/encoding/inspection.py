@@ -192,18 +192,7 @@ def note_training(model: Any, name: str, task: Task) -> None:
 
 def training_of(config: Any) -> str:
     """Return how the model was trained; "plain" where nothing is recorded, as for any model of somebody else."""
-    return str(_note(config).get("training", "plain"))
-
-
-def noted_task(config: Any) -> str | None:
-    """Return what the model was trained for, None where nothing is recorded."""
-    found = _note(config).get("task")
-    return None if found is None else str(found)
-
-
-def has_saved_head(config: Any) -> bool:
-    """Return whether a head of ours was saved beside the model."""
-    return bool(_note(config).get("head"))
+    return str(note_of(config).get("training", "plain"))
 
 
 def save_model(folder: Path, model: Any) -> None:
@@ -219,6 +208,7 @@ def save_model(folder: Path, model: Any) -> None:
     save_head(folder, head)
 
 
-def _note(config: Any) -> dict[str, Any]:
+def note_of(config: Any) -> dict[str, Any]:
+    """Return what `note_training` recorded, nothing for a model of somebody else."""
     note = getattr(config, _NOTE, None)
     return note if isinstance(note, dict) else {}

@@ -7,10 +7,9 @@ from typing import Any
 
 from knn_ue.encoding.inspection import (
     attach_head,
-    has_saved_head,
     is_decoder_only,
     last_linear,
-    noted_task,
+    note_of,
     saved_names,
 )
 from knn_ue.encoding.model_files import read_record
@@ -61,13 +60,16 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> Any:
         return config
 
 
-def find_task(path: str | Path, given: str | None = None, *, trust_remote_code: bool = False) -> Task:
+def find_task(
+    path: str | Path, given: str | None = None, *, config: Any = None, trust_remote_code: bool = False
+) -> Task:
     """Return what the model is for: as it was recorded in training, else as its architecture tells.
 
     An architecture for texts does not tell texts from pairs: without a record it is for texts unless `given` says
-    otherwise. Raises where `given` (either form) is not what the model is for, or nothing is known.
+    otherwise. Raises where `given` (either form) is not what the model is for, or nothing is known. `config` is what
+    `load_config` returned, where it was called before.
     """
-    config = load_config(path, trust_remote_code=trust_remote_code)
+    config = config or load_config(path, trust_remote_code=trust_remote_code)
     record = read_record(path) or {}  # of models trained by earlier versions
     architecture = next(iter(config.architectures or ()), "")
     return task_of(config, architecture, path, given, recorded=record.get("task"))
@@ -77,9 +79,9 @@ def task_of(
     config: Any, architecture: str, path: str | Path, given: str | None = None, *, recorded: str | None = None
 ) -> Task:
     """Return what a model with this configuration is for; `path` is what messages call it. See `find_task`."""
-    recorded = noted_task(config) or recorded
+    recorded = note_of(config).get("task") or recorded
     if recorded is not None:
-        known = task_name(recorded)
+        known = task_name(str(recorded))
         if given is not None and task_name(given) != known:
             raise InvalidInputError(f"{path} was trained for {known}, got task={given!r}: use task={known!r}")
         return known
@@ -104,9 +106,9 @@ def task_of(
     return task_name(given)
 
 
-def load_tokenizer(path: str | Path, task: Task, *, trust_remote_code: bool = False) -> Any:
+def load_tokenizer(path: str | Path, task: Task, *, config: Any = None, trust_remote_code: bool = False) -> Any:
     """Load the tokenizer of a model, made ready for lists of words where the task needs them."""
-    config = load_config(path, trust_remote_code=trust_remote_code)
+    config = config or load_config(path, trust_remote_code=trust_remote_code)
     from transformers import AutoTokenizer
 
     words = TASKS[task].is_tagging and config.model_type in _NEEDS_PREFIX_SPACE
@@ -126,13 +128,18 @@ def check_tokenizer(tokenizer: Any, path: str | Path) -> Any:
 
 
 def load_model(
-    path: str | Path, task: Task, *, class_names: Sequence[str] | None = None, trust_remote_code: bool = False
+    path: str | Path,
+    task: Task,
+    *,
+    config: Any = None,
+    class_names: Sequence[str] | None = None,
+    trust_remote_code: bool = False,
 ) -> tuple[Any, list[str]]:
     """Load a classifier in float32, ready to predict, and the names of the weights its files do not have.
 
     With `class_names` the model gets a head for these classes, new where the saved one is for others.
     """
-    config = load_config(path, trust_remote_code=trust_remote_code)
+    config = config or load_config(path, trust_remote_code=trust_remote_code)
     from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
     auto = AutoModelForTokenClassification if TASKS[task].is_tagging else AutoModelForSequenceClassification
@@ -150,7 +157,7 @@ def load_model(
             output_loading_info=True,
         )
     missing = set(info["missing_keys"])
-    if class_names is None and has_saved_head(config):
+    if class_names is None and note_of(config).get("head"):
         attach_head(model, _load_head(path))  # and the last layer that is missing is not needed
     if class_names is not None and tuple(class_names) != saved:
         _start_anew(last_linear(model), config)  # a head of the right size may still be for other classes

@@ -58,9 +58,9 @@ class Familiarity:
         reference = {ROWS: scores}
         if validation.groups is not None:
             reference[SENTENCES] = _sentence_means(scores, validation.groups)
-        if is_tagged(validation):
-            entities = find_entities(validation, validation.predicted)
-            reference[ENTITIES] = span_means(scores, entities.first, entities.last + 1)
+            if is_tagged(validation):
+                entities = find_entities(validation, validation.predicted)
+                reference[ENTITIES] = span_means(scores, entities.first, entities.last + 1)
         self.reference_ = {name: read_only(np.sort(values)) for name, values in reference.items()}
         return self
 
@@ -104,8 +104,9 @@ class Familiarity:
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], *, false_alarm_rate: float) -> Self:
         """Return what `to_arrays` gave; KeyError or ValueError where it is not that. Other arrays are ignored."""
         check_rate(false_alarm_rate)
-        familiarity = cls(TrainingSpace.from_arrays(arrays), false_alarm_rate=false_alarm_rate)
-        familiarity.space_ = TrainingSpace.from_arrays(arrays)
+        space = TrainingSpace.from_arrays(arrays)
+        familiarity = cls(space, false_alarm_rate=false_alarm_rate)
+        familiarity.space_ = space
         reference = {
             name: arrays[f"{_REFERENCE}{name}"]
             for name in (ROWS, SENTENCES, ENTITIES)

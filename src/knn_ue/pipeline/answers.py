@@ -21,9 +21,9 @@ from knn_ue.encoding import Example
 from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import Familiarity
-from knn_ue.pipeline.entity_answers import most_likely, sentence_answers
+from knn_ue.pipeline.entity_answers import sentence_answers
 from knn_ue.pipeline.familiarity import of_rows, of_sentences
-from knn_ue.pipeline.fitted import class_names, nearest
+from knn_ue.pipeline.fitted import class_names, most_likely, nearest
 from knn_ue.types import Outputs
 
 AbstainBelow = float | None | Sequence[float | None]  # for all, or for each example; None leaves it to the decisions

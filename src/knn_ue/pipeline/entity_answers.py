@@ -10,12 +10,11 @@ import numpy as np
 
 from knn_ue import metrics
 from knn_ue.answers import Entity, EntityExplanation, MissedEntity, SentenceAnswer, SentenceExplanation, Word
-from knn_ue.arrays import FloatArray
 from knn_ue.calibrators.contract import Calibrator, Found, TaggedAnswer
 from knn_ue.decisions import Decision, Scored
 from knn_ue.decisions.contract import Decided, decide
 from knn_ue.encoding import Example
-from knn_ue.pipeline.fitted import class_names, nearest
+from knn_ue.pipeline.fitted import class_names, most_likely, nearest
 from knn_ue.types import Outputs, Prediction
 
 
@@ -165,16 +164,6 @@ def _of_words(entities: Sequence[Entity], n_words: int) -> list[Decided]:
     """Return what the decisions about entities mean for the words: those of one that abstains abstain too."""
     inside = {place for x in entities if x.abstained for place in range(x.start, x.end)}
     return [Decided(abstained=place in inside, fields=None) for place in range(n_words)]
-
-
-def most_likely(probs: FloatArray, names: Sequence[str], top_k: int | None) -> Sequence[dict[str, float] | None]:
-    """Return the `top_k` most likely labels of each row with their probabilities, None where `top_k` is None."""
-    if top_k is None:
-        return [None] * len(probs)
-    order = np.argsort(-probs, axis=1, kind="stable")[:, :top_k]
-    return [
-        {names[column]: float(row[column]) for column in columns} for row, columns in zip(probs, order, strict=True)
-    ]
 
 
 def _word(

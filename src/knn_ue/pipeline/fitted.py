@@ -191,6 +191,16 @@ def nearest(
     return nearest_examples(take_found(found, rows)[name], wanted, store.texts_of, names=names, top=top)
 
 
+def most_likely(probs: FloatArray, names: Sequence[str], top_k: int | None) -> Sequence[dict[str, float] | None]:
+    """Return the `top_k` most likely labels of each row with their probabilities, None where `top_k` is None."""
+    if top_k is None:
+        return [None] * len(probs)
+    order = np.argsort(-probs, axis=1, kind="stable")[:, :top_k]
+    return [
+        {names[column]: float(row[column]) for column in columns} for row, columns in zip(probs, order, strict=True)
+    ]
+
+
 def class_names(outputs: Outputs) -> Sequence[str]:
     """Return the names of the classes, or "class 0", "class 1", ... where they have none."""
     return outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]

@@ -14,7 +14,7 @@ from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data import Columns
 from knn_ue.data.perturb import perturbed_rows
 from knn_ue.data.splits import half_of
-from knn_ue.decisions import Decision, RiskThreshold
+from knn_ue.decisions import Decision
 from knn_ue.encoding.contract import Encoder, EncoderOptions
 from knn_ue.encoding.inputs import Example, class_numbers
 from knn_ue.errors import InvalidInputError
@@ -160,10 +160,14 @@ def fit_rows(
     """Encode both sets, make the calibrator of the method, fit it and choose the threshold."""
     train = _checked(encoder, train_rows, columns, name="training")
     validation = _checked(encoder, validation_rows, columns, name="validation")
-    _check_neighbors(options, len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task))
+    n_stored = len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task)
+    if searches(options.method) and options.n_neighbors > n_stored:  # the calibrator checks it too, but late
+        raise InvalidInputError(
+            f"n_neighbors={options.n_neighbors} exceeds the {n_stored} stored examples: lower it or add more"
+        )
     if not options.allow_leakage and not isinstance(train, Outputs) and not isinstance(validation, Outputs):
         check_leakage(train, validation)
-    if not isinstance(train, Outputs) and options.store is None:
+    if not isinstance(train, Outputs) and options.store is None and options.index != "exact":
         check_index_of(options.method, options.index, encoder.encode([]))
     if not METHODS[options.method].reads_training:
         # Checked like all others, but nothing is stored: a sample tells what the training data are like.
@@ -242,12 +246,6 @@ def fit_outputs(
         drift=drift_quantiles(calibrator, validation, found=found),
         copies=copies,
     )
-
-
-def all_decisions(decisions: Sequence[Decision], target_risk: float | None, delta: float) -> tuple[Decision, ...]:
-    """Return the decisions to fit; a target risk is one of them."""
-    risk = () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
-    return (*risk, *decisions)
 
 
 def _part(found: Found, rows: BoolArray) -> Found | None:
@@ -355,14 +353,6 @@ def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: 
             calibrator, validation, tolerance=Tolerance(), thorough=False, seed=options.seed, progress=progress
         )
     return calibrator
-
-
-def _check_neighbors(options: FitOptions, n_stored: int) -> None:
-    # The calibrator checks it too, but only after every row went through the model.
-    if searches(options.method) and options.n_neighbors > n_stored:
-        raise InvalidInputError(
-            f"n_neighbors={options.n_neighbors} exceeds the {n_stored} stored examples: lower it or add more"
-        )
 
 
 def _half(outputs: Outputs, seed: int) -> BoolArray:

@@ -7,28 +7,24 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
-from knn_ue.calibrators import Calibrator
 from knn_ue.data.columns import ColumnNames, Columns
-from knn_ue.decisions import Decision
+from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
 from knn_ue.encoding.inputs import windows
 from knn_ue.evaluation import Evaluation, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
+from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answers import answer_examples, check_abstain_below
 from knn_ue.pipeline.domains import answer_in_domains, calibrator_of
 from knn_ue.pipeline.familiarity import check_explains, explain_outputs, measurable
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import (
     FitOptions,
-    all_decisions,
     check_outputs,
     chosen_options,
     encoder_for,
     fit_rows,
-    refit,
     stage,
-    tune_fitted,
-    with_index,
 )
 from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
 from knn_ue.pipeline.rows import (
@@ -38,10 +34,8 @@ from knn_ue.pipeline.rows import (
     labeled_examples,
     maybe_labeled_examples,
 )
-from knn_ue.pipeline.with_domains import WithDomains
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
-from knn_ue.tuning import Tolerance, Tuning
 from knn_ue.types import Outputs, Progress
 
 if TYPE_CHECKING:
@@ -49,7 +43,7 @@ if TYPE_CHECKING:
     from knn_ue.encoding.prompts import Messages
 
 
-class UncertaintyPipeline(WithDomains):
+class UncertaintyPipeline(Adjustable):
     """A classifier or tagger with calibrated confidence, made of an `Encoder` and what was fitted on its outputs.
 
     Rows are records of `knn_ue.data`, dicts, labeled tuples (see `knn_ue.pipeline.rows`), or the name of a file or
@@ -182,13 +176,14 @@ class UncertaintyPipeline(WithDomains):
         those of one sentence are taken as independent, so lower `delta` where they fail together. Where no threshold
         qualifies, a warning says so and every answer is an abstention unless `abstain_below` is given.
         """
+        risk = () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
         options = FitOptions(
             method=method,
             index=index,
             store=store,
             n_neighbors=n_neighbors,
             max_stored=max_stored,
-            decisions=all_decisions(decisions, target_risk, delta),
+            decisions=(*risk, *decisions),
             false_alarm_rate=false_alarm_rate,
             robust=robust,
             seed=seed,
@@ -199,7 +194,7 @@ class UncertaintyPipeline(WithDomains):
             check_outputs(self.encoder.options, encoder.options, method)
         self.fitted_ = fit_rows(encoder, train_rows, validation_rows, options, progress, Columns(**columns))
         self.encoder, self._calibrator_folder = encoder, None
-        threshold = self.threshold_
+        threshold = self.fitted_.threshold
         if threshold is not None and not threshold.found:
             warnings.warn(f"{threshold}; every answer will be an abstention", stacklevel=2)
         return self
@@ -306,29 +301,6 @@ class UncertaintyPipeline(WithDomains):
         examples = list(input_examples(inputs, self.task))
         outputs = self.encoder.encode(examples, with_labels=False)
         return explain_outputs(examples, outputs, calibrator, self.familiarity_, top=top)
-
-    def tune_index(
-        self, *, tolerance: Tolerance | None = None, thorough: bool = False, progress: Progress | None = None
-    ) -> Tuning:
-        """Choose the cheapest index that keeps the calibration (see `knn_ue.tuning`), use it, and fit anew by it.
-
-        The validation rows decide, those kept for the threshold excepted; a threshold is chosen again. `thorough` tries
-        every candidate, for the whole picture.
-        """
-        calibrator, tuning = tune_fitted(
-            self._ready(), tolerance=tolerance or Tolerance(), thorough=thorough, progress=progress
-        )
-        self._fit_anew(calibrator)
-        return tuning
-
-    def use_index(self, index: str | IndexOptions) -> Self:
-        """Search the stored examples by another index, and fit anew by it; a threshold is chosen again."""
-        self._fit_anew(with_index(self._ready(), index))
-        return self
-
-    def _fit_anew(self, calibrator: Calibrator) -> None:
-        self.fitted_ = refit(self._ready(), calibrator)
-        self._calibrator_folder = None
 
     def save(self, path: str | Path) -> None:
         """Write one UE folder in one step: options, calibrator, validation outputs, threshold, and the model.

@@ -1,11 +1,11 @@
 """Outputs -> Neighbors: stored examples and the search over them."""
 
-from knn_ue.stores.contract import NeighborStore, RemoteStore, TunableStore, WritableStore, folder_of, tunable, writable
+from knn_ue.stores.contract import NeighborStore, RemoteStore, TunableStore, WritableStore, tunable, writable
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.milvus import MilvusStore
 from knn_ue.stores.options import IndexOptions, index_options
 from knn_ue.stores.pruning import balanced_rows
-from knn_ue.stores.registry import STORES, StoreKind, build_store, check_address, moved_store, open_store
+from knn_ue.stores.registry import STORES, StoreKind, build_store, check_address, folder_of, moved_store, open_store
 
 __all__ = [
     "STORES",

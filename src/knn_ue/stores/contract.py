@@ -150,9 +150,3 @@ def tunable(store: NeighborStore) -> TunableStore:
             "another --index, or without --store"
         )
     return store
-
-
-def folder_of(store: NeighborStore) -> Path | None:
-    """Return the folder in which a store lives, None where it lives elsewhere."""
-    folder = Path(store.where)
-    return folder if store.where != MEMORY and folder.is_dir() else None

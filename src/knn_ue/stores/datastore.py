@@ -124,7 +124,7 @@ class Datastore:
             seed=seed,
             progress=progress,
         )
-        return cls._load(path, just_written=generation)
+        return parse_folder(path, cls._from_stored, kind=KIND, just_written=generation)
 
     def __len__(self) -> int:
         return sum(len(segment) for segment in self._state.segments)
@@ -256,7 +256,8 @@ class Datastore:
                         identity=state.stored.identity,
                         precondition=state.journal.check_unchanged,
                     )
-                    self._state = Datastore._load(path, just_written=generation_of(path))._state
+                    again = parse_folder(path, self._from_stored, kind=KIND, just_written=generation_of(path))
+                    self._state = again._state
             if state.gpu is not None:
                 self.use_gpu(state.gpu)
 
@@ -306,11 +307,7 @@ class Datastore:
     @classmethod
     def load(cls, path: str | Path, *, identity: str | None = None) -> "Datastore":
         """Open the folder `path`, memory-mapped; its journal is read back and later changes are written to it."""
-        return cls._load(path, identity=identity)
-
-    @classmethod
-    def _load(cls, path: str | Path, *, identity: str | None = None, just_written: str | None = None) -> "Datastore":
-        return parse_folder(path, cls._from_stored, kind=KIND, identity=identity, just_written=just_written)
+        return parse_folder(path, cls._from_stored, kind=KIND, identity=identity)
 
     @classmethod
     def _from_stored(cls, stored: FolderContent) -> "Datastore":

@@ -13,7 +13,7 @@ from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import kind_of
 from knn_ue.stores import milvus
-from knn_ue.stores.contract import NeighborStore, RemoteStore, StoredRows
+from knn_ue.stores.contract import MEMORY, NeighborStore, RemoteStore, StoredRows
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.folder import KIND
 from knn_ue.stores.options import IndexOptions, Normalization
@@ -87,6 +87,12 @@ def open_store(place: str | Path) -> NeighborStore:
             f"{place} holds a {name[:40]!r}, which is no store this version knows ({', '.join(STORES)}): upgrade knn-ue"
         )
     return STORES[name].load(Path(place))
+
+
+def folder_of(store: NeighborStore) -> Path | None:
+    """Return the folder in which a store lives, None where it lives elsewhere."""
+    folder = Path(store.where)
+    return folder if store.where != MEMORY and folder.is_dir() else None
 
 
 def build_store(

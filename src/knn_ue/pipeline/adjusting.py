@@ -1,27 +1,33 @@
-"""What a pipeline can do about other domains: notice them, choose rows to label, adapt to their labels, and undo it."""
+"""What can be changed in a fitted pipeline, its model aside: the index, and the domains it answers for."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Self
 
 from knn_ue.adapting import Adaptation
 from knn_ue.adapting.sampling import Strategy
 from knn_ue.answers import AnyAnswer
 from knn_ue.arrays import FloatArray
+from knn_ue.calibrators import Calibrator
 from knn_ue.encoding import Encoder
 from knn_ue.familiarity import Familiarity
 from knn_ue.pipeline.domains import DEFAULT, adapt_fitted, forget_domain
 from knn_ue.pipeline.fitted import WithFitted
+from knn_ue.pipeline.fitting import refit, tune_fitted, with_index
 from knn_ue.pipeline.rows import Rows, labeled_examples
 from knn_ue.pipeline.sampling import SampledRow, sample_rows, weights_of
+from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
-from knn_ue.types import Outputs
+from knn_ue.tuning import Tolerance, Tuning
+from knn_ue.types import Outputs, Progress
 
 
-class WithDomains(WithFitted, ABC):
-    """The part of `UncertaintyPipeline` that notices other domains and adapts to them; see docs/adapting.md."""
+class Adjustable(WithFitted, ABC):
+    """The part of `UncertaintyPipeline` that takes another index, or adapts to other domains (see docs/adapting.md)."""
 
     encoder: Encoder
+    _calibrator_folder: Path | None
 
     @property
     @abstractmethod
@@ -81,6 +87,29 @@ class WithDomains(WithFitted, ABC):
     def domains_(self) -> Mapping[str, Adaptation]:
         """What `adapt` led to, for each domain beside the general one."""
         return {name: found.adaptation for name, found in self._ready().domains.items()}
+
+    def tune_index(
+        self, *, tolerance: Tolerance | None = None, thorough: bool = False, progress: Progress | None = None
+    ) -> Tuning:
+        """Choose the cheapest index that keeps the calibration (see `knn_ue.tuning`), use it, and fit anew by it.
+
+        The validation rows decide, those kept for the threshold excepted; a threshold is chosen again. `thorough` tries
+        every candidate, for the whole picture.
+        """
+        calibrator, tuning = tune_fitted(
+            self._ready(), tolerance=tolerance or Tolerance(), thorough=thorough, progress=progress
+        )
+        self._fit_anew(calibrator)
+        return tuning
+
+    def use_index(self, index: str | IndexOptions) -> Self:
+        """Search the stored examples by another index, and fit anew by it; a threshold is chosen again."""
+        self._fit_anew(with_index(self._ready(), index))
+        return self
+
+    def _fit_anew(self, calibrator: Calibrator) -> None:
+        self.fitted_ = refit(self._ready(), calibrator)
+        self._calibrator_folder = None
 
     def _labeled_rows(
         self, rows: Rows | Outputs, sample_weight: FloatArray | None
