@@ -4,9 +4,16 @@
 value. To give answers something new, add a field with a default here: every reader of this file then knows it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
+
+import numpy as np
+
+from knn_ue.arrays import IntArray
+from knn_ue.types import Neighbors
+
+TextsOf = Callable[[IntArray], list[str | None]]  # ids -> the text stored with each
 
 
 class Plain:
@@ -217,6 +224,27 @@ class SentenceExplanation(Plain):
         known = _familiarity_lines(self.familiarity, self.unfamiliar)
         lines = [self.text, *known, f"all entities right and none missed: {self.score:.3f}", *map(str, self.missed)]
         return "\n".join(lines + [line for entity in self.entities for line in ("", str(entity))])
+
+
+def nearest_examples(
+    neighbors: Neighbors, predicted: IntArray, texts_of: TextsOf, *, names: Sequence[str], top: int
+) -> list[tuple[NeighborExample, ...]]:
+    """Return the `top` nearest stored examples of each row, and whether they carry its `predicted` class (n,)."""
+    ids, labels, distances = neighbors.ids[:, :top], neighbors.labels[:, :top], neighbors.distances[:, :top]
+    rows, places = np.nonzero(ids >= 0)
+    texts = texts_of(ids[rows, places]) if len(rows) else []
+    shown: list[list[NeighborExample]] = [[] for _ in range(len(neighbors))]
+    for row, place, text in zip(rows.tolist(), places.tolist(), texts, strict=True):
+        label = int(labels[row, place])
+        near = NeighborExample(
+            id=int(ids[row, place]),
+            label=names[label] if label < len(names) else f"class {label}",
+            distance=float(distances[row, place]),
+            agrees=label == int(predicted[row]),
+            text=text,
+        )
+        shown[row].append(near)
+    return [tuple(near) for near in shown]
 
 
 def _familiarity_lines(familiarity: float | None, unfamiliar: bool | None) -> list[str]:

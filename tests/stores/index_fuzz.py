@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from knn_ue.errors import StorageError
-from knn_ue.stores.faiss_index import IndexOptions, build_index, read_index
+from knn_ue.stores.faiss_index import IndexOptions, read_index
+from knn_ue.stores.segment import build_index
 
 N_ROWS = 600
 NUMBERS = [-(2**62), -(2**31), -1, 0, 1, 2, 255, N_ROWS, N_ROWS + 1, 65536, 2**31 - 1, 2**40, 2**62]

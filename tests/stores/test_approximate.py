@@ -6,7 +6,8 @@ import pytest
 import reference
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.stores import Datastore, IndexOptions
-from knn_ue.stores.faiss_index import _sorted_roots, build_index
+from knn_ue.stores.faiss_index import _sorted_roots
+from knn_ue.stores.segment import build_index
 
 OPTIONS = {
     "IVF8,Flat": IndexOptions(factory="IVF8,Flat", n_probe=8, recompute=False),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from knn_ue.errors import StorageError
-from knn_ue.stores.faiss_index import IndexOptions, build_index, read_index
+from knn_ue.stores.faiss_index import IndexOptions, read_index
+from knn_ue.stores.segment import build_index
 
 SCRIPT = Path(__file__).with_name("index_fuzz.py")
 FACTORIES = [

@@ -5,7 +5,8 @@ import pytest
 
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores import Datastore, IndexOptions, index_options
-from knn_ue.stores.faiss_index import build_index, read_index, rebuild_index
+from knn_ue.stores.faiss_index import read_index
+from knn_ue.stores.segment import build_index, rebuild_index
 
 # Generous settings, and the share of the ten true neighbors that they must find.
 RECALLS = {

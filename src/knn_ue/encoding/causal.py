@@ -16,8 +16,15 @@ from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples, windows
 from knn_ue.encoding.inspection import check_layer, is_decoder_only, max_length_of
 from knn_ue.encoding.loading import check_tokenizer, find_device, load_language_model, load_tokenizer, loading
-from knn_ue.encoding.model_files import ModelSource
-from knn_ue.encoding.model_part import HubModel, blaming_folder, check_commit, model_of, model_plain, with_model
+from knn_ue.encoding.model_files import (
+    HubModel,
+    ModelSource,
+    blaming_folder,
+    check_commit,
+    model_of,
+    model_plain,
+    with_model,
+)
 from knn_ue.encoding.prompts import Messages, Prompt, PromptReader, label_words, template_of
 from knn_ue.encoding.views import ViewReader
 from knn_ue.errors import InvalidInputError, StorageError

@@ -34,8 +34,15 @@ from knn_ue.encoding.loading import (
     loading,
     task_of,
 )
-from knn_ue.encoding.model_files import ModelSource
-from knn_ue.encoding.model_part import HubModel, blaming_folder, check_commit, model_of, model_plain, with_model
+from knn_ue.encoding.model_files import (
+    HubModel,
+    ModelSource,
+    blaming_folder,
+    check_commit,
+    model_of,
+    model_plain,
+    with_model,
+)
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage.schema import as_written, read_plain

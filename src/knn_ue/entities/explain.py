@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from knn_ue.answers import EntityExplanation
+from knn_ue.answers import EntityExplanation, TextsOf, nearest_examples
 from knn_ue.arrays import FloatArray, softmax
 from knn_ue.entities.model import EntityModel, SentenceReading
 from knn_ue.types import Neighbors, Outputs
-from knn_ue.weighting import TextsOf, nearest_examples
 
 _NOTABLE = 0.25  # log-odds: less than this is not worth a word
 _WORDS = {

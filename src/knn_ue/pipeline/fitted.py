@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from knn_ue.adapting import Adaptation, LabeledScores
-from knn_ue.answers import NeighborExample
+from knn_ue.answers import NeighborExample, nearest_examples
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.decisions import Decision, RiskThreshold
@@ -15,7 +15,6 @@ from knn_ue.familiarity import ROWS, Familiarity
 from knn_ue.methods import METHODS
 from knn_ue.stores import NeighborStore, folder_of
 from knn_ue.types import Neighbors, Outputs
-from knn_ue.weighting import nearest_examples
 
 N_QUANTILES = 101
 _LEVELS = np.linspace(0.0, 1.0, N_QUANTILES)

@@ -32,7 +32,7 @@ from knn_ue.pipeline.familiarity import (
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import Rows, check_leakage, check_vectors, count_stored, labeled_examples, warn_if_weak
 from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, tunable
-from knn_ue.stores.faiss_index import check_index
+from knn_ue.stores.segment import check_index
 from knn_ue.tasks import TASKS
 from knn_ue.tuning import Tolerance, Tuning, tune_index
 from knn_ue.types import Outputs, Progress, Step, join_outputs

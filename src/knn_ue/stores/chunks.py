@@ -19,10 +19,10 @@ from knn_ue.arrays import (
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import check_replaceable, created_folder, generation_of, locked, storage_errors
 from knn_ue.storage.tensors import PackedTexts, StagedRows
-from knn_ue.stores.faiss_index import build_index, check_index, check_keeps_vectors
+from knn_ue.stores.faiss_index import check_keeps_vectors
 from knn_ue.stores.folder import IndexedRows, write_rows
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
-from knn_ue.stores.segment import Segment
+from knn_ue.stores.segment import Segment, build_index, check_index
 from knn_ue.types import Progress
 
 Chunk = tuple[Any, Any] | tuple[Any, Any, Any]

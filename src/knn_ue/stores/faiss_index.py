@@ -1,15 +1,15 @@
-"""faiss behind one `build_index`; faiss's squared distances end here."""
+"""faiss behind one class; its squared distances end here."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.stores.exact import ExactIndex, direct_distances, sorted_by_distance
+from knn_ue.stores.exact import direct_distances, sorted_by_distance
 from knn_ue.stores.faiss_file import check_writable, faiss_reason, parts_of, read_faiss, write_faiss
 from knn_ue.stores.options import IndexOptions, check_fits
 
@@ -19,27 +19,7 @@ _SEARCH_VALUES = 1 << 22
 _EXTRA = 8
 
 
-class Index(Protocol):
-    """Rows of an array, ready to be searched; `approximate` says whether its distances are."""
-
-    @property
-    def n_columns(self) -> int: ...
-
-    @property
-    def approximate(self) -> bool: ...
-
-    def search(
-        self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
-    ) -> tuple[FloatArray, IntArray]:
-        """Return Euclidean distances and rows (queries, n_neighbors), sorted by both; (inf, -1) where missing."""
-        ...
-
-    def space(self, vectors: FloatArray) -> FloatArray:
-        """Return `vectors` (n, d) as this index compares them; the very same array where it compares them as given."""
-        ...
-
-
-def build_index(
+def build_faiss(
     vectors: FloatArray,
     options: IndexOptions,
     *,
@@ -47,16 +27,10 @@ def build_index(
     train_rows: int | None = None,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
-) -> Index:
-    """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied.
-
-    It is trained on `train_rows` rows drawn by `seed`, or all; `progress` is told how many rows it holds so far.
-    """
+) -> "FaissIndex":
+    """Train and fill a faiss index; see `knn_ue.stores.segment.build_index`."""
     if not keep_vectors:
         check_keeps_vectors(options)
-    if options.factory == "Flat":
-        _refuse_settings(options)
-        return ExactIndex(vectors)
     sample = _sample(vectors, train_rows, seed)
     way_out = "store more examples" if sample is vectors else "raise train_rows"
     check_fits(options.factory, len(sample), vectors.shape[1], way_out=way_out)
@@ -77,23 +51,12 @@ def build_index(
     return FaissIndex(inner, vectors if keep_vectors else None, options)
 
 
-def check_index(options: IndexOptions, n_columns: int) -> None:
-    """Raise where an index over `n_columns` could not be built or saved whatever its rows, before they are made."""
-    if options.factory == "Flat":
-        _refuse_settings(options)
-        return
+def check_faiss(options: IndexOptions, n_columns: int) -> None:
+    """Raise where a faiss index over `n_columns` could not be built or saved whatever its rows."""
     check_fits(options.factory, None, n_columns)
     inner = _untrained(options, n_columns)
     check_writable(inner)
     _apply_settings(inner, options)
-
-
-def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
-    """Build what was built before over other rows; exact where too few are left for it."""
-    try:
-        return build_index(vectors, options)
-    except InvalidInputError:
-        return ExactIndex(vectors)
 
 
 def read_index(path: Path, shape: tuple[int, ...], vectors: FloatArray | None, options: IndexOptions) -> "FaissIndex":
@@ -279,12 +242,6 @@ def _untrained(options: IndexOptions, n_columns: int) -> Any:
             f'index must be "exact", "auto" or a faiss factory string for {n_columns} columns, '
             f"got {options.factory!r} ({faiss_reason(error)})"
         ) from None
-
-
-def _refuse_settings(options: IndexOptions) -> None:
-    for name, default in (("n_probe", None), ("ef_search", None), ("refine_factor", 1), ("recompute", True)):
-        if getattr(options, name) != default:
-            raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
 
 
 @contextmanager

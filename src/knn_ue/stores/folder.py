@@ -12,10 +12,10 @@ from knn_ue.storage import FolderContent, write_folder
 from knn_ue.storage.schema import MAX_CLASSES, ArrayRule, Within, check_arrays, read_plain
 from knn_ue.storage.tensors import PackedTexts
 from knn_ue.stores.exact import ExactIndex
-from knn_ue.stores.faiss_index import FaissIndex, Index, check_keeps_vectors, read_index
+from knn_ue.stores.faiss_index import FaissIndex, check_keeps_vectors, read_index
 from knn_ue.stores.journal import Added, Change, Journal, Removed, start_journal
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, check_stored_factory
-from knn_ue.stores.segment import Segment
+from knn_ue.stores.segment import Index, Segment
 
 KIND = "datastore"
 MAX_ID = 2**62

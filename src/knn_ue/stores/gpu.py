@@ -6,8 +6,9 @@ from typing import Any
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores.faiss_file import faiss_reason
-from knn_ue.stores.faiss_index import FaissIndex, Index
+from knn_ue.stores.faiss_index import FaissIndex
 from knn_ue.stores.options import IndexOptions
+from knn_ue.stores.segment import Index
 
 _ROWS_AT_ONCE = 1 << 16
 # A GPU sums in another order: some more candidates than asked for, whose distances are then computed directly.

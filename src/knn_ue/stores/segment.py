@@ -1,17 +1,88 @@
-"""Stored examples searched together. A change makes a new segment: a running search never sees half of it."""
+"""Stored examples searched together, and the index over them, exact or of faiss.
 
-from collections.abc import Sequence
+A change makes a new segment: a running search never sees half of it.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
+from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
 from knn_ue.storage.tensors import PackedTexts
 from knn_ue.stores.exact import ExactIndex
-from knn_ue.stores.faiss_index import Index
-from knn_ue.stores.options import check_range
+from knn_ue.stores.faiss_index import build_faiss, check_faiss, check_keeps_vectors
+from knn_ue.stores.options import IndexOptions, check_range
+
+
+class Index(Protocol):
+    """Rows of an array, ready to be searched; `approximate` says whether its distances are."""
+
+    @property
+    def n_columns(self) -> int: ...
+
+    @property
+    def approximate(self) -> bool: ...
+
+    def search(
+        self, queries: FloatArray, n_neighbors: int, excluded: BoolArray | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Return Euclidean distances and rows (queries, n_neighbors), sorted by both; (inf, -1) where missing."""
+        ...
+
+    def space(self, vectors: FloatArray) -> FloatArray:
+        """Return `vectors` (n, d) as this index compares them; the very same array where it compares them as given."""
+        ...
+
+
+def build_index(
+    vectors: FloatArray,
+    options: IndexOptions,
+    *,
+    keep_vectors: bool = True,
+    train_rows: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Index:
+    """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied.
+
+    It is trained on `train_rows` rows drawn by `seed`, or all; `progress` is told how many rows it holds so far.
+    """
+    if options.factory != "Flat":
+        return build_faiss(
+            vectors, options, keep_vectors=keep_vectors, train_rows=train_rows, seed=seed, progress=progress
+        )
+    if not keep_vectors:
+        check_keeps_vectors(options)
+    _refuse_settings(options)
+    return ExactIndex(vectors)
+
+
+def check_index(options: IndexOptions, n_columns: int) -> None:
+    """Raise where an index over `n_columns` could not be built or saved whatever its rows, before they are made."""
+    if options.factory == "Flat":
+        _refuse_settings(options)
+    else:
+        check_faiss(options, n_columns)
+
+
+def rebuild_index(vectors: FloatArray, options: IndexOptions) -> Index:
+    """Build what was built before over other rows; exact where too few are left for it."""
+    try:
+        return build_index(vectors, options)
+    except InvalidInputError:
+        return ExactIndex(vectors)
+
+
+def _refuse_settings(options: IndexOptions) -> None:
+    for name, default in (("n_probe", None), ("ef_search", None), ("refine_factor", 1), ("recompute", True)):
+        if getattr(options, name) != default:
+            raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
+
 
 Texts = Sequence[str | None] | PackedTexts
 Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels

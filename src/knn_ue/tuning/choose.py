@@ -16,7 +16,8 @@ from knn_ue.calibrators import Calibrator, Found
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores import IndexOptions
 from knn_ue.stores.exact import ExactIndex
-from knn_ue.stores.faiss_index import FaissIndex, build_index
+from knn_ue.stores.faiss_index import FaissIndex
+from knn_ue.stores.segment import build_index
 from knn_ue.tuning.index_trials import Exact, IndexTrials, Scored, Tolerance, Trial, Tuning
 from knn_ue.types import Outputs, Progress
 

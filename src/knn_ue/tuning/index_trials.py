@@ -13,7 +13,8 @@ from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.calibrators import Calibrator, Found, KnnUE
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores import Datastore, IndexOptions
-from knn_ue.stores.faiss_index import FaissIndex, Index
+from knn_ue.stores.faiss_index import FaissIndex
+from knn_ue.stores.segment import Index
 from knn_ue.types import Neighbors, Outputs
 
 # (confidence, correct) of the answers that a user is given: rows, or whole entities in tagging

@@ -1,7 +1,7 @@
 """Neighbors -> the weight that multiplies the logits: its formula, its fit, its explanation."""
 
 from knn_ue.answers import Explanation, NeighborExample
-from knn_ue.weighting.explain import TextsOf, explain_rows, nearest_examples
+from knn_ue.weighting.explain import explain_rows
 from knn_ue.weighting.fit import TAU_RANGE, fit_weight
 from knn_ue.weighting.formula import (
     Distance,
@@ -28,7 +28,6 @@ __all__ = [
     "Positivity",
     "ScaledLogits",
     "TemperatureMap",
-    "TextsOf",
     "Weight",
     "WeightParams",
     "agreement",
@@ -39,5 +38,4 @@ __all__ = [
     "fit_weight",
     "knn_weight",
     "knn_weight_gradient",
-    "nearest_examples",
 ]

@@ -1,15 +1,11 @@
 """Why a confidence is what it is: the weight, its two terms, and the neighbors behind them."""
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
-from knn_ue.answers import Explanation, NeighborExample
-from knn_ue.arrays import IntArray, softmax
+from knn_ue.answers import Explanation, TextsOf, nearest_examples
+from knn_ue.arrays import softmax
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting.formula import Weight
-
-TextsOf = Callable[[IntArray], list[str | None]]  # ids -> the text stored with each
 
 _NOTABLE = 0.1  # a term within 10 % of its usual size is called usual
 
@@ -79,24 +75,3 @@ def _reasons(
         elif value < usual - _NOTABLE * abs(usual):
             lowered.append(below)
     return tuple(raised), tuple(lowered)
-
-
-def nearest_examples(
-    neighbors: Neighbors, predicted: IntArray, texts_of: TextsOf, *, names: Sequence[str], top: int
-) -> list[tuple[NeighborExample, ...]]:
-    """Return the `top` nearest stored examples of each row, and whether they carry its `predicted` class (n,)."""
-    ids, labels, distances = neighbors.ids[:, :top], neighbors.labels[:, :top], neighbors.distances[:, :top]
-    rows, places = np.nonzero(ids >= 0)
-    texts = texts_of(ids[rows, places]) if len(rows) else []
-    shown: list[list[NeighborExample]] = [[] for _ in range(len(neighbors))]
-    for row, place, text in zip(rows.tolist(), places.tolist(), texts, strict=True):
-        label = int(labels[row, place])
-        near = NeighborExample(
-            id=int(ids[row, place]),
-            label=names[label] if label < len(names) else f"class {label}",
-            distance=float(distances[row, place]),
-            agrees=label == int(predicted[row]),
-            text=text,
-        )
-        shown[row].append(near)
-    return [tuple(near) for near in shown]
