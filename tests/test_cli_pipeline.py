@@ -91,6 +91,17 @@ def test_evaluate_prints_the_raw_model_beside_the_method_as_json(files):
     assert {"test", "train", "train/detection"} <= set(tables)
 
 
+@pytest.mark.parametrize(
+    ("method", "shown"), [("softmax", ["raw", "temperature", "softmax"]), ("temperature", ["raw", "temperature"])]
+)
+def test_evaluate_shows_temperature_scaling_beside_every_method(text, tmp_path, method, shown):
+    run("fit", text.model, *_data(text), "--out", tmp_path / "ue", "--method", method)
+
+    result = run("evaluate", tmp_path / "ue", "--test", text.test, "--json")
+
+    assert list(json.loads(result.stdout)["tables"]["test"]["scores"]) == shown
+
+
 def test_explain_shows_neighbors_of_each_text(files):
     texts = {"text": ["a great film"], "pair": ["Ada was great", "Ada was not great"], "ner": ["Ada went to Oslo"]}
 

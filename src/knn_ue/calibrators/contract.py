@@ -180,7 +180,11 @@ class Calibrator(ABC):
         """
         self._check_ready(None)
         state = self._state()
-        folders = {name: _store_writer(store, Path(path)) for name, store in self.stores.items()}
+        folders: dict[str, SubfolderWriter | Path] = {}
+        for name, store in self.stores.items():
+            folder = folder_of(store)
+            inside = folder is not None and folder.parent.resolve() == Path(path).resolve()
+            folders[name] = folder if folder is not None and inside else store.save
         options = {"n_classes": getattr(self, "n_classes_", None), **state.options}
         if self.log_scales:
             options["log_scales"] = dict(self.log_scales)
@@ -280,13 +284,6 @@ def prediction_of(outputs: Outputs, probs: FloatArray) -> Prediction:
         raw_confidence=softmax(outputs.logits)[rows, outputs.predicted],
         probs=probs,
     )
-
-
-def _store_writer(store: NeighborStore, target: Path) -> SubfolderWriter | Path:
-    folder = folder_of(store)
-    if folder is not None and folder.parent.resolve() == target.resolve():
-        return folder
-    return store.save
 
 
 class LogitScaling(Calibrator):

@@ -99,14 +99,6 @@ def batches_by_length(pieces: Sequence[Piece], batch_size: int) -> Iterator[list
         yield ordered[start : start + batch_size]
 
 
-def padding_of(tokenizer: Any, needed: int | None = None) -> dict[str, int]:
-    """Return the number that pads each input; `needed` is the one that the model itself takes for padding."""
-    pad_id = tokenizer.pad_token_id if needed is None else needed
-    if pad_id is None:
-        raise InvalidInputError("the tokenizer has no padding token: set tokenizer.pad_token and save the model again")
-    return {"input_ids": pad_id, "token_type_ids": tokenizer.pad_token_type_id}
-
-
 def _tagging_pieces(tokenizer: Any, examples: Sequence[Example], capacity: int) -> Pieces:
     with_words = [example.parts for example in examples if example.parts]
     if not with_words:
@@ -197,7 +189,12 @@ class ForwardPass:
     @property
     def padding(self) -> dict[str, int]:
         """The number that pads each input."""
-        return padding_of(self._tokenizer, self._pad_id)
+        pad_id = self._tokenizer.pad_token_id if self._pad_id is None else self._pad_id
+        if pad_id is None:
+            raise InvalidInputError(
+                "the tokenizer has no padding token: set tokenizer.pad_token and save the model again"
+            )
+        return {"input_ids": pad_id, "token_type_ids": self._tokenizer.pad_token_type_id}
 
     @property
     def device(self) -> Any:

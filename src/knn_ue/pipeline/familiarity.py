@@ -84,7 +84,7 @@ def encode_looking(
     columns: dict[str, list[Any]] = {}
     done = 0
     for window in windows(examples, batch_size=encoder.options.batch_size):
-        outputs = encoder.encode(window, progress=None if progress is None else _shifted(progress, done, len(examples)))
+        outputs = encoder.encode(window, progress=progress and _shifted(progress, done, len(examples)))
         look(outputs)
         for name, values in _columns(outputs).items():
             columns.setdefault(name, []).append(values)

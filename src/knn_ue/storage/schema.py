@@ -110,16 +110,11 @@ def check_arrays(
             raise ValueError(
                 f"{name} must be an array ({shape}) of {np.dtype(rule.dtype).name}, got {array.shape} of {array.dtype}"
             )
-        if rule.within is not None:
-            _check_values(array, name, rule.within)
+        # Comparisons with NaN are false, so that NaN is refused too.
+        if (limits := rule.within) and array.size and not (array.min() >= limits.least and array.max() <= limits.most):
+            raise ValueError(f"the values of {name} must lie within {limits.least:.4g} and {limits.most:.4g}")
         if rule.rising and (array[1:] < array[:-1]).any():
             raise ValueError(f"the values of {name} must rise")
-
-
-def _check_values(array: npt.NDArray[Any], name: str, within: Within) -> None:
-    # Comparisons with NaN are false, so that NaN is refused too.
-    if array.size and not (array.min() >= within.least and array.max() <= within.most):
-        raise ValueError(f"the values of {name} must lie within {within.least:.4g} and {within.most:.4g}")
 
 
 @cache
