@@ -86,7 +86,7 @@ class TaskRunner:
             self.setup.task,
             training.name,
             asdict(training),
-            asdict(self.training_options(seed)),
+            _named_in_keys(self.training_options(seed)),
             self.scale.threads,
         )
         return CellName(self.setup.name, f"{what}.seed{seed}", key)
@@ -214,3 +214,9 @@ class TaskRunner:
 
     def _model_folder(self, name: CellName) -> Path:
         return self.store.work / "models" / f"{name.setup}-{name.what}-{name.key}"
+
+
+def _named_in_keys(options: TrainingOptions) -> dict[str, Any]:
+    """Return the options that a model's key holds; one that came later and is off leaves older keys as they were."""
+    named = asdict(options)
+    return named if named["reuse_frozen"] else {name: named[name] for name in named if name != "reuse_frozen"}

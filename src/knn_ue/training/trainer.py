@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import is_tag_set
 from knn_ue.tasks import TASKS
 from knn_ue.training.best_weights import BestWeights
+from knn_ue.training.frozen import FrozenStates, layer_stack, n_frozen_layers
 from knn_ue.training.labels import score_outputs
 from knn_ue.training.method import TrainingMethod
 from knn_ue.training.options import TrainingOptions
@@ -49,14 +50,15 @@ def train_model(
     freeze_lower_layers(encoder.model, options.freeze_lower)
     made = encoder.pieces_of(examples)
     labels = class_numbers(examples, encoder.class_names)
-    items = [{"piece": piece, "labels": labels[piece.rows]} for piece in made.pieces]
+    items = [{"piece": piece, "labels": labels[piece.rows], "number": i} for i, piece in enumerate(made.pieces)]
+    frozen = _frozen_states(encoder, made.pieces, options)
     batches = LengthBatches([len(piece) for piece in made.pieces], batch_size=options.batch_size, seed=options.seed)
     best = BestWeights(encoder.model, metric="f1" if entities else "accuracy", patience=options.patience)
 
     def validate() -> None:
         best.update(score_outputs(encoder.encode(validation), entities=entities))
 
-    trainer = _make_trainer(encoder, items, batches, options, method, folder)
+    trainer = _make_trainer(encoder, items, batches, options, method, folder, frozen)
     trainer.add_callback(_make_callback(validate, best, report))
     trainer.train()
     best.restore()
@@ -79,19 +81,27 @@ def freeze_lower_layers(model: Any, share: float) -> None:
     if share == 0:
         return
     base = model.base_model
-    layers = [
-        module
-        for module in base.modules()
-        if type(module).__name__ == "ModuleList" and len(module) == model.config.num_hidden_layers
-    ]
-    if not layers:
-        raise InvalidInputError(f"the layers of {type(model).__name__} cannot be told apart: train with freeze_lower=0")
+    kept = layer_stack(model).layers[n_frozen_layers(model, share) :]
     for weight in base.parameters():
         weight.requires_grad = False
-    kept = list(layers[0])[round(share * len(layers[0])) :]
     for module in [*kept, getattr(base, "pooler", None)]:
         for weight in module.parameters() if module is not None else ():
             weight.requires_grad = True
+
+
+def _frozen_states(
+    encoder: HuggingFaceEncoder, pieces: Sequence[Piece], options: TrainingOptions
+) -> FrozenStates | None:
+    """Return what the frozen layers say of the pieces, None where each epoch asks them again."""
+    if not options.reuse_frozen:
+        return None
+    return FrozenStates(
+        encoder.model,
+        pieces,
+        n_frozen=n_frozen_layers(encoder.model, options.freeze_lower),
+        padding=encoder.forward.padding,
+        accepted=encoder.forward.accepted_inputs,
+    )
 
 
 class LengthBatches:
@@ -146,6 +156,7 @@ def _make_trainer(
     options: TrainingOptions,
     method: TrainingMethod,
     folder: Path,
+    frozen: FrozenStates | None,
 ) -> Any:
     import torch
     from transformers import PrinterCallback, Trainer
@@ -158,6 +169,7 @@ def _make_trainer(
         padded = pad_pieces([item["piece"] for item in chosen], padding)
         inputs = {name: values for name, values in padded.items() if name in accepted}
         inputs["labels"] = _label_array(chosen, padded["input_ids"].shape, TASKS[encoder.task].is_tagging)
+        inputs["numbers"] = np.array([item["number"] for item in chosen])
         return {name: torch.from_numpy(values) for name, values in inputs.items()}
 
     class LengthTrainer(Trainer):  # type: ignore[misc]
@@ -172,9 +184,10 @@ def _make_trainer(
             return optimizer
 
         def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
-            labels = inputs.pop("labels")
+            labels, numbers = inputs.pop("labels"), inputs.pop("numbers")
             known = labels != _IGNORED
-            answers = model(**inputs).logits[known]
+            with nullcontext() if frozen is None else frozen.feeding(numbers.cpu().numpy()):
+                answers = model(**inputs).logits[known]
             if head is not None:
                 answers = head(head.hidden(answers))
             value = method.loss(answers, labels[known], self.state.global_step / self.state.max_steps)

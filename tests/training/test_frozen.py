@@ -1,0 +1,68 @@
+"""Frozen layers that run once: the same training as when every epoch asks them again."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from knn_ue.errors import InvalidInputError
+from knn_ue.training import TrainingOptions
+from knn_ue.training.finetune import finetune
+from tiny_models import FAMILIES, ROWS, TASKS, save_tiny_model
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("accelerate")
+
+TEXT, PAIR, TAGGING = TASKS
+OPTIONS = TrainingOptions(batch_size=8, learning_rate=1e-2, epochs=2, freeze_lower=0.5, max_steps=6)
+
+
+def trained(folder, family, task, options):
+    """Return the weights of a tiny model without dropout, trained with the options."""
+    from safetensors.numpy import load_file
+
+    start = save_tiny_model(folder / "start", family=family, task=task, initializer_range=0.05)
+    config = json.loads((start / "config.json").read_text())
+    config |= {name: 0.0 for name in config if "dropout" in name and isinstance(config[name], float)}
+    (start / "config.json").write_text(json.dumps(config))
+    finetune(ROWS[task](24), ROWS[task](8, start=200), task=task, encoder=start, out=folder / "model", options=options)
+    return load_file(folder / "model" / "model.safetensors")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("task", [TEXT, TAGGING])
+def test_without_dropout_the_same_weights_are_learned(tmp_path, family, task):
+    asked_again = trained(tmp_path / "again", family, task, OPTIONS)
+    reused = trained(tmp_path / "reused", family, task, replace(OPTIONS, reuse_frozen=True))
+
+    assert asked_again.keys() == reused.keys()
+    for name, values in asked_again.items():
+        np.testing.assert_allclose(reused[name], values, atol=2e-4, err_msg=name)
+
+
+def test_a_model_whose_upper_layers_read_more_than_states_is_refused(tiny_model):
+    from knn_ue.encoding.huggingface import HuggingFaceEncoder
+    from knn_ue.encoding.inputs import read_examples
+    from knn_ue.training.frozen import FrozenStates
+
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", TEXT), TEXT, device="cpu")
+    made = encoder.pieces_of(list(read_examples(ROWS[TEXT](4), TEXT)))
+    upper = encoder.model.bert.encoder.layer[-1]
+    plain = upper.forward
+    upper.forward = lambda states, *args, **kw: plain(states + len(encoder.model.bert.encoder.layer), *args, **kw)
+
+    with pytest.raises(InvalidInputError, match="read more than the layer below"):
+        FrozenStates(
+            encoder.model,
+            made.pieces,
+            n_frozen=1,
+            padding=encoder.forward.padding,
+            accepted=encoder.forward.accepted_inputs,
+        )
+
+
+def test_there_must_be_frozen_layers_to_reuse():
+    with pytest.raises(InvalidInputError, match="reuse_frozen needs frozen layers"):
+        TrainingOptions(reuse_frozen=True)
