@@ -10,11 +10,17 @@ from knn_ue.calibrators import (
     Calibrator,
     DensityAwareCalibration,
     DensitySoftmax,
+    IsotonicCalibration,
     KnnUE,
     KnnUEEntity,
     MahalanobisScaling,
+    MatrixScaling,
+    NonparametricUncertainty,
+    ProximityCalibration,
+    SdmActivation,
     SoftmaxResponse,
     TemperatureScaling,
+    VectorScaling,
 )
 from knn_ue.errors import StorageError
 from knn_ue.storage import kind_of
@@ -81,14 +87,19 @@ def _mahalanobis_of(training: type[TrainingMethod], summary: str, **encoding: An
     )
 
 
+def _validation_only(calibrator: type[Calibrator], summary: str) -> Method:
+    return Method(
+        calibrator=calibrator, make=lambda _train, _search: calibrator(), summary=summary, reads_training=False
+    )
+
+
 METHODS: dict[str, Method] = {
     "softmax": _softmax_of(TrainingMethod, "the model's own softmax"),
-    "temperature": Method(
-        calibrator=TemperatureScaling,
-        make=lambda _train, _search: TemperatureScaling(),
-        summary="one temperature for all",
-        reads_training=False,
-    ),
+    "temperature": _validation_only(TemperatureScaling, "one temperature for all"),
+    "vector-scaling": _validation_only(VectorScaling, "a scale and a bias for each class, shrunk towards temperature"),
+    "matrix-scaling": _validation_only(MatrixScaling, "an affine map of the logits, shrunk towards temperature"),
+    "isotonic": _validation_only(IsotonicCalibration, "a rising step function of the confidence"),
+    "procal": _validation_only(ProximityCalibration, "confidence and nearness to validation rows, by Bayes' rule"),
     "label-smoothing": _softmax_of(LabelSmoothing, "the softmax of a model trained on softened labels"),
     "mc-dropout": _softmax_of(TrainingMethod, "the mean over 20 passes with dropout", passes=20),
     "sngp": _softmax_of(Sngp, "a Gaussian process as the last layer"),
@@ -114,6 +125,18 @@ METHODS: dict[str, Method] = {
         ),
         summary="a temperature that grows with the distance to the neighbors in every layer",
         encoding={"all_layers": True},
+    ),
+    "nuq": Method(
+        calibrator=NonparametricUncertainty,
+        make=lambda train, search: NonparametricUncertainty(_store(train, search), n_neighbors=search.n_neighbors),
+        summary="a temperature that grows with the uncertainty of a kernel estimate of the labels",
+    ),
+    "sdm": Method(
+        calibrator=SdmActivation,
+        make=lambda train, search: SdmActivation(
+            _store(train, search), train.predicted == train.require_labels("SDM"), n_neighbors=search.n_neighbors
+        ),
+        summary="a weight from the distance to the nearest example and how many neighbors in a row agree",
     ),
     "knn-ue-no-label": Method(
         calibrator=KnnUE,

@@ -163,7 +163,8 @@ def test_zero_rows_give_zero_rows(name, fitted, hard_toy):
 def test_prediction_holds_both_confidences(name, fitted, hard_toy):
     prediction = fitted[name].predict(hard_toy[2])
 
-    np.testing.assert_array_equal(prediction.confidence, prediction.probs.max(axis=1))
+    rows = np.arange(len(hard_toy[2]))
+    np.testing.assert_array_equal(prediction.confidence, prediction.probs[rows, prediction.predicted])
     np.testing.assert_array_equal(prediction.predicted, hard_toy[2].predicted)
 
 
@@ -209,4 +210,6 @@ def test_equal_logits_everywhere_stay_finite(name, hard_toy):
 
     probs = make_calibrator(name, train, n_neighbors=8).fit(flat).predict_proba(flat)
 
-    np.testing.assert_allclose(probs, 1 / validation.n_classes)
+    assert np.isfinite(probs).all()
+    if METHODS[name].calibrator.keeps_prediction:  # others may know that a class is more frequent
+        np.testing.assert_allclose(probs, 1 / validation.n_classes)

@@ -13,10 +13,15 @@ from knn_ue.calibrators.contract import (
 )
 from knn_ue.calibrators.density_aware import DensityAwareCalibration
 from knn_ue.calibrators.density_softmax import DensitySoftmax
+from knn_ue.calibrators.isotonic import IsotonicCalibration
 from knn_ue.calibrators.knn import KnnUE
 from knn_ue.calibrators.knn_entity import KnnUEEntity
 from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
+from knn_ue.calibrators.nuq import NonparametricUncertainty
+from knn_ue.calibrators.procal import ProximityCalibration
+from knn_ue.calibrators.sdm import SdmActivation
 from knn_ue.calibrators.softmax import SoftmaxResponse
+from knn_ue.calibrators.structured_scaling import MatrixScaling, VectorScaling
 from knn_ue.calibrators.temperature import TemperatureScaling
 
 __all__ = [
@@ -25,15 +30,21 @@ __all__ = [
     "DensityAwareCalibration",
     "DensitySoftmax",
     "Found",
+    "IsotonicCalibration",
     "KnnUE",
     "KnnUEEntity",
     "LogitScaling",
     "MahalanobisScaling",
+    "MatrixScaling",
+    "NonparametricUncertainty",
+    "ProximityCalibration",
     "SavedState",
+    "SdmActivation",
     "SoftmaxResponse",
     "Stores",
     "TaggedAnswer",
     "TemperatureScaling",
+    "VectorScaling",
     "adapt_calibrator",
     "labeled_scores",
     "prediction_of",

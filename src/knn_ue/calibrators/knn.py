@@ -1,13 +1,13 @@
 """kNN-UE: the weight of a row comes from its nearest training examples. Hashimoto et al. (2025)."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Self, get_args
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_choice, check_positive
-from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores, check_n_neighbors
+from knn_ue.calibrators.contract import Found, SavedState, Stores, check_n_neighbors
+from knn_ue.calibrators.one_store import STORE, OneStoreScaling
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
 from knn_ue.storage.schema import read_plain
@@ -24,8 +24,6 @@ from knn_ue.weighting import (
     fit_weight,
     knn_weight,
 )
-
-_STORE = "store"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +47,7 @@ class StoredKnn:
     fitted: FittedKnn | None
 
 
-class KnnUE(LogitScaling):
+class KnnUE(OneStoreScaling):
     """softmax(W * logits), W large where the nearest stored examples are close and share the predicted label.
 
     `use_labels=False` drops the label term. `distance` is what the kernel sees, `positivity` how W > 0 is kept (see
@@ -65,7 +63,6 @@ class KnnUE(LogitScaling):
     """
 
     kind: ClassVar[str] = "knn-ue"
-    searches: ClassVar[bool] = True
     explains: ClassVar[bool] = True
 
     params_: WeightParams
@@ -90,34 +87,18 @@ class KnnUE(LogitScaling):
         self.tau_range = tau_range
         self.params = params
 
-    @property
-    def stores(self) -> Stores:
-        """Its one store."""
-        return {_STORE: self.store}
-
-    def with_stores(self, stores: Stores) -> Self:
-        """Return a copy that searches this store; what was fitted is kept."""
-        changed = super().with_stores(stores)
-        changed.store = stores[_STORE]
-        return changed
-
-    @classmethod
-    def queries(cls, outputs: Outputs) -> Mapping[str, FloatArray]:
-        """Return the features (n, d)."""
-        return {_STORE: outputs.require_features(cls.__name__)}
-
     def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
         """Return for each row its weight, both terms and its `top` nearest examples: why it is as sure as it is."""
         self._check_ready(outputs)
         check_positive(top, "top")
-        neighbors = self._neighbors(outputs, found)[_STORE]
+        neighbors = self._neighbors(outputs, found)[STORE]
         scale = float(np.exp(self.log_scales.get("rows", 0.0)))
         weight = self._weight_of(outputs, neighbors).times(scale)
         typical = (scale * self.typical_[0], scale * self.typical_[1]) if hasattr(self, "typical_") else None
         return explain_rows(outputs, neighbors, weight, self.store.texts_of, top=top, typical=typical)
 
     def _fit(self, validation: Outputs, found: Found, /) -> None:
-        neighbors = found[_STORE]
+        neighbors = found[STORE]
         labels = validation.require_labels("KnnUE.fit")
         self.params_ = self.params or fit_weight(
             validation.logits,
@@ -132,7 +113,7 @@ class KnnUE(LogitScaling):
         self.typical_ = (float(np.median(weight.distance_term)), float(np.median(weight.label_term)))
 
     def _weight(self, outputs: Outputs, found: Found, /) -> FloatArray:
-        return self._weight_of(outputs, found[_STORE]).total
+        return self._weight_of(outputs, found[STORE]).total
 
     def _weight_of(self, outputs: Outputs, neighbors: Neighbors) -> Weight:
         params = self.params_ if hasattr(self, "params_") else self.params
@@ -182,7 +163,7 @@ class KnnUE(LogitScaling):
     def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
         options = read_plain(StoredKnn, stored.options)
         calibrator = cls(
-            stores[_STORE],
+            stores[STORE],
             n_neighbors=options.n_neighbors,
             use_labels=options.use_labels,
             distance=options.distance,

@@ -1,4 +1,4 @@
-"""Layers that do not learn run once: what they say of every training piece is kept, and each epoch begins above them."""
+"""Layers that do not learn run once: what they say of each training piece is kept, and epochs begin above them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

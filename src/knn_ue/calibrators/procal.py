@@ -1,0 +1,146 @@
+"""ProCal: confidence and proximity, weighed by Bayes' rule. Xiong et al. (2023), the density-ratio variant.
+
+Proximity is the mean of exp(-squared distance / d) over the 10 nearest validation rows, features standardized. With
+kernel densities f of (confidence, proximity) among right and among wrong validation answers,
+p = f(right) P(right) / (f(right) P(right) + f(wrong) P(wrong)).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray
+from knn_ue.calibrators.contract import SavedState, Stores
+from knn_ue.calibrators.top_label import TopLabelCalibrator
+from knn_ue.errors import InvalidInputError
+from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
+from knn_ue.types import Outputs
+from knn_ue.weighting import check_temperature
+
+_NEIGHBORS = 10
+_BLOCK = 512  # rows at a time: (rows, validation rows) matrices stay small
+_LEAST_WIDTH = 1e-3
+_EPSILON = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """What a folder holds of it, beside what it keeps of the validation rows."""
+
+    temperature: float
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+
+
+_FEATURE, _SHARE = Within(-1e15, 1e15), Within(0.0, 1.0)
+_STORED_ARRAYS = {
+    "center": ArrayRule(dtype=np.float64, shape=("columns",), within=_FEATURE),
+    "scale": ArrayRule(dtype=np.float64, shape=("columns",), within=Within(1e-15, 1e15)),
+    "standardized": ArrayRule(dtype=np.float32, shape=("rows", "columns"), within=_FEATURE),
+    "points": ArrayRule(dtype=np.float64, shape=("rows", 2), within=_SHARE),
+    "correct": ArrayRule(dtype=np.bool_, shape=("rows",)),
+}
+
+
+class ProximityCalibration(TopLabelCalibrator):
+    """p(right | confidence, proximity) from two kernel densities with Gaussian product kernels.
+
+    Bandwidths are 1.06 s n^(-1/6) for each of the two coordinates (normal reference rule), at least 0.001. Where fewer
+    than two validation answers are right, or wrong, the tempered confidence stays as it is.
+    """
+
+    kind: ClassVar[str] = "procal"
+
+    center_: FloatArray
+    scale_: FloatArray
+    standardized_: FloatArray
+    points_: FloatArray
+    correct_: BoolArray
+
+    def proximity(self, outputs: Outputs) -> FloatArray:
+        """Return how near each row (n,) is to the validation rows: in (0, 1], higher is nearer."""
+        return self._proximity(self._standardize(outputs), skip_self=False)
+
+    def _fit_top(self, validation: Outputs, confidence: FloatArray, correct: BoolArray, /) -> None:
+        features = validation.require_features("ProximityCalibration").astype(np.float64)
+        self.center_ = features.mean(axis=0)
+        self.scale_ = np.sqrt(features.var(axis=0) + _EPSILON)
+        self.standardized_ = self._standardize(validation)
+        proximity = self._proximity(self.standardized_, skip_self=True)
+        self.points_, self.correct_ = np.column_stack([confidence, proximity]), np.asarray(correct, dtype=np.bool_)
+
+    def _top(self, outputs: Outputs, confidence: FloatArray, /) -> FloatArray:
+        n_right = int(self.correct_.sum())
+        n_wrong = len(self.correct_) - n_right
+        if min(n_right, n_wrong) < 2:
+            return confidence
+        queries = np.column_stack([confidence, self.proximity(outputs)])
+        right = n_right * kernel_density(self.points_[self.correct_], queries)
+        wrong = n_wrong * kernel_density(self.points_[~self.correct_], queries)
+        margin = 1.0 / (len(self.correct_) + 2)
+        both = right + wrong
+        # Where both densities vanish the rows say nothing: the confidence stays.
+        top = np.divide(right, both, out=confidence.astype(np.float64), where=both > 0)
+        return np.clip(top, margin, 1 - margin)
+
+    def _standardize(self, outputs: Outputs) -> FloatArray:
+        features = outputs.require_features("ProximityCalibration")
+        if features.shape[1] != len(self.center_):
+            raise InvalidInputError(
+                f"features must have {len(self.center_)} columns, got {features.shape[1]}: use the same encoder"
+            )
+        standardized: FloatArray = ((features - self.center_) / self.scale_).astype(np.float32)
+        return standardized
+
+    def _proximity(self, queries: FloatArray, *, skip_self: bool) -> FloatArray:
+        rows = self.standardized_.astype(np.float64)
+        n_kept = max(1, min(_NEIGHBORS, len(rows) - skip_self))
+        norms = (rows**2).sum(axis=1)
+        found = np.empty(len(queries))
+        for start in range(0, len(queries), _BLOCK):
+            part = queries[start : start + _BLOCK].astype(np.float64)
+            squared = np.maximum((part**2).sum(axis=1)[:, None] + norms - 2 * part @ rows.T, 0.0)
+            if skip_self and len(rows) > 1:
+                squared[np.arange(len(part)), start + np.arange(len(part))] = np.inf
+            nearest = np.partition(squared, n_kept - 1, axis=1)[:, :n_kept]
+            found[start : start + _BLOCK] = np.exp(-nearest / rows.shape[1]).mean(axis=1)
+        return found
+
+    def _state(self) -> SavedState:
+        return SavedState(
+            options={"temperature": self.temperature_},
+            arrays={
+                "center": self.center_,
+                "scale": self.scale_,
+                "standardized": self.standardized_,
+                "points": self.points_,
+                "correct": self.correct_,
+            },
+        )
+
+    @classmethod
+    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
+        calibrator = cls()
+        calibrator.temperature_ = read_plain(_StoredOptions, stored.options).temperature
+        check_arrays(stored.arrays, _STORED_ARRAYS)
+        for name in _STORED_ARRAYS:
+            setattr(calibrator, f"{name}_", stored.arrays[name])
+        if not len(calibrator.points_):
+            raise ValueError("it has no validation rows")
+        return calibrator
+
+
+def kernel_density(points: FloatArray, queries: FloatArray) -> FloatArray:
+    """Return the density (m,) of `points` (n, d) at `queries` (m, d): Gaussian product kernels, normal reference."""
+    n_points, n_columns = points.shape
+    widths = np.maximum(1.06 * points.std(axis=0) * n_points ** (-1.0 / (4 + n_columns)), _LEAST_WIDTH)
+    scaled, asked = points / widths, queries / widths
+    density = np.empty(len(queries))
+    for start in range(0, len(queries), _BLOCK):
+        gaps = asked[start : start + _BLOCK, None, :] - scaled[None, :, :]
+        density[start : start + _BLOCK] = np.exp(-0.5 * (gaps**2).sum(axis=2)).mean(axis=1)
+    result: FloatArray = density / (np.prod(widths) * (2 * np.pi) ** (n_columns / 2))
+    return result

@@ -1,0 +1,122 @@
+"""SDM: similarity, distance and magnitude in one activation. Schmaltz (2026).
+
+p = softmax(z d ln(2 + q) / T). q counts the nearest training rows, from the nearest on, that have the predicted label
+and that the model itself got right; it ends at the first that does not. d is the least, over classes, of the share of
+validation rows of that class (those with q > 0) that are at least as far from their nearest training row.
+
+This is the activation on the model's own logits and features, with one temperature T fitted on validation. The
+authors also train an adaptor network with it (package reexpress-sdm); that is no post-hoc method and is left out here.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.calibrators.contract import Found, SavedState, Stores
+from knn_ue.calibrators.one_store import STORE, OneStoreScaling
+from knn_ue.storage import FolderContent
+from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
+from knn_ue.stores import NeighborStore
+from knn_ue.types import Neighbors, Outputs
+from knn_ue.weighting import check_temperature, fit_temperature
+
+_LEAST_WEIGHT = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StoredOptions:
+    """What a folder holds of it, beside its store."""
+
+    n_neighbors: Annotated[int, Within(1, 1 << 16)]
+    temperature: float
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+
+
+_STORED_ARRAYS = {
+    "right": ArrayRule(dtype=np.bool_, shape=("stored",)),
+    "distances": ArrayRule(dtype=np.float64, shape=("rows",), within=Within(0.0, 1e300)),
+    "classes": ArrayRule(dtype=np.int64, shape=("rows",), within=Within(0, 1 << 20)),
+}
+
+
+class SdmActivation(OneStoreScaling):
+    """softmax(W * logits) with W = d ln(2 + q) / T.
+
+    `right` (n,) says of each stored row, by its id, whether the model got it right; rows that were added later count
+    as right. Classes without a validation row to compare with are left out of d.
+    """
+
+    kind: ClassVar[str] = "sdm"
+
+    temperature_: float
+    distances_: FloatArray
+    classes_: IntArray
+
+    def __init__(self, store: NeighborStore, right: BoolArray, *, n_neighbors: int = 32) -> None:
+        self.store = store
+        self.right = right
+        self.n_neighbors = n_neighbors
+
+    def _fit(self, validation: Outputs, found: Found, /) -> None:
+        labels = validation.require_labels("SdmActivation.fit")
+        near = found[STORE]
+        nearest = near.distances[:, 0]
+        usable = (self._similarity(validation, near) > 0) & np.isfinite(nearest)
+        order = np.lexsort((nearest[usable], labels[usable]))
+        self.distances_ = nearest[usable][order]
+        self.classes_ = np.asarray(labels[usable][order], dtype=np.int64)
+        factor = self._factor(validation, near)
+        self.temperature_ = fit_temperature(validation.logits * factor[:, None], labels)
+
+    def _weight(self, outputs: Outputs, found: Found, /) -> FloatArray:
+        weight: FloatArray = np.maximum(self._factor(outputs, found[STORE]) / self.temperature_, _LEAST_WEIGHT)
+        return weight
+
+    def _factor(self, outputs: Outputs, near: Neighbors) -> FloatArray:
+        similarity = self._similarity(outputs, near)
+        distance = distance_quantile(near.distances[:, 0], self.distances_, self.classes_)
+        factor: FloatArray = distance * np.log(2.0 + similarity)
+        return factor
+
+    def _similarity(self, outputs: Outputs, near: Neighbors) -> IntArray:
+        known = near.ids < len(self.right)
+        right = np.where(known, self.right[np.clip(near.ids, 0, len(self.right) - 1)], True)
+        return similarity_count(near, right, outputs.predicted)
+
+    def _state(self) -> SavedState:
+        return SavedState(
+            options={"n_neighbors": self.n_neighbors, "temperature": self.temperature_},
+            arrays={"right": self.right, "distances": self.distances_, "classes": self.classes_},
+        )
+
+    @classmethod
+    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
+        options = read_plain(_StoredOptions, stored.options)
+        check_arrays(stored.arrays, _STORED_ARRAYS)
+        if not len(stored.arrays["right"]):
+            raise ValueError("it knows of no stored row")
+        calibrator = cls(stores[STORE], stored.arrays["right"], n_neighbors=options.n_neighbors)
+        calibrator.temperature_ = options.temperature
+        calibrator.distances_, calibrator.classes_ = stored.arrays["distances"], stored.arrays["classes"]
+        return calibrator
+
+
+def similarity_count(near: Neighbors, right: BoolArray, predicted: IntArray) -> IntArray:
+    """Return q (n,): how many neighbors in a row, from the nearest on, agree with the prediction and were right."""
+    agree = (near.ids >= 0) & (near.labels == np.asarray(predicted)[:, None]) & right
+    count: IntArray = np.logical_and.accumulate(agree, axis=1).sum(axis=1)
+    return count
+
+
+def distance_quantile(nearest: FloatArray, distances: FloatArray, classes: IntArray) -> FloatArray:
+    """Return d (n,): the least share over classes of `distances` (m,) of that class that are not below `nearest`."""
+    quantile = np.ones(len(nearest))
+    for label in np.unique(classes):
+        of_class = np.sort(distances[classes == label])
+        share = 1.0 - np.searchsorted(of_class, nearest, side="left") / len(of_class)
+        quantile = np.minimum(quantile, share)
+    return quantile
