@@ -3,28 +3,29 @@
     python benchmarks/spacy_entities.py --data ../shared/data/ner --model sm=FOLDER --model md=FOLDER --cache DIR
 
 A model is a pipeline folder or package. Store and validation come from WikiNEuRal (train and val), three random splits;
-everything is tested in domain and on the other sets, whose data nothing is tuned on. What the pipeline says of each
-set is cached, so that a run may be repeated.
+everything is tested in domain and on the other sets, whose data nothing is tuned on; `--test NAME=FILE` adds more of
+them, apart from the means over the others. What the pipeline says of each set is cached, so that a run may be repeated.
+Ours is fitted as `knn_ue.spacy` fits it: `learn`.
 """
 
 import argparse
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from knn_ue.calibrators import KnnUEEntity
 from knn_ue.data import read_rows
 from knn_ue.entities import find_entities
 from knn_ue.metrics import e_aurc, expected_calibration_error
 from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions
-from knn_ue.spacy.gold import _from_tags, gold_docs
+from knn_ue.spacy.gold import _from_tags, gold_docs, perturbed
+from knn_ue.spacy.learning import learn
 from knn_ue.spacy.tagging import TypeMap
 from knn_ue.storage import read_folder, write_folder
 from knn_ue.storage.tensors import outputs_from_arrays, outputs_to_arrays
-from knn_ue.stores import Datastore
 from knn_ue.types import Outputs
 
 TYPES = TypeMap(
@@ -38,6 +39,7 @@ TESTS = {
     "science": "crossner-science/test",
     "tweets": "btc/test",
 }
+COPIES = "-copies"  # the perturbed copies of a set
 SEEDS = (0, 1, 2)
 FEW = (50, 100, 200, 500, 2000)
 BEAM_WIDTH, BEAM_DENSITY = 16, 0.0001  # the recipe of spaCy's discussions
@@ -46,35 +48,43 @@ Scored = tuple[Outputs, np.ndarray]  # the words of a set, and the beam score of
 
 def main() -> None:
     options = arguments()
+    warnings.simplefilter("ignore")  # md was trained with an earlier version of spaCy
     report: dict[str, Any] = {"seeds": list(SEEDS), "n_stored": options.stored, "n_validation": options.validation}
     report["models"] = {name: measure_model(name, place, options) for name, place in options.model.items()}
     options.out.write_text(json.dumps(report, indent=1) + "\n")
     for name, found in report["models"].items():
-        print_table(name, found)
+        print_table(name, found, list(options.test))
 
 
 def measure_model(name: str, place: str, options: argparse.Namespace) -> dict[str, Any]:
-    sets = {key: read_set(name, place, key, options) for key in ("wikineural/train", "wikineural/val", *TESTS.values())}
+    paths = {key: options.data / f"{key}.jsonl.gz" for key in ("wikineural/train", "wikineural/val", *TESTS.values())}
+    paths |= options.test
+    sets = {key: read_set(name, place, key, path, options) for key, path in paths.items()}
+    copies = {
+        key: read_set(name, place, key + COPIES, paths[key], options) for key in ("wikineural/train", "wikineural/val")
+    }
+    tests = {test: sets[key] for test, key in TESTS.items()} | {test: sets[test] for test in options.test}
     found: dict[str, list[Any]] = {}
     few: dict[str, list[Any]] = {}
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
         store = sentences(sets["wikineural/train"], rng, options.stored)
         validation = sentences(sets["wikineural/val"], rng, options.validation)
-        tests = {test: sets[key] for test, key in TESTS.items()}
-        for method, row in measure(store, validation, tests).items():
+        for method, row in measure(store, validation, copies["wikineural/val"], tests).items():
             found.setdefault(method, []).append(row)
         for n in FEW:
             half = sentences(sets["wikineural/train"], rng, n)
             parts = [take_sentences(half, np.unique(half[0].groups)[side::2]) for side in (0, 1)]
-            few.setdefault(str(n), []).append(measure(*parts, tests, few=True)["knn-ue-entity"])
+            row = measure(*parts, copies["wikineural/train"], tests, few=True)
+            few.setdefault(str(n), []).append(row["knn-ue-entity"])
     return {"methods": found, "few": few}
 
 
-def measure(store: Scored, validation: Scored, tests: dict[str, Scored], *, few: bool = False) -> dict[str, Any]:
-    ue = KnnUEEntity(
-        Datastore.build(store[0].features, store[0].labels), n_neighbors=min(32, max(1, len(store[0]) // 10))
-    ).fit(validation[0])
+def measure(
+    store: Scored, validation: Scored, copies: Scored, tests: dict[str, Scored], *, few: bool = False
+) -> dict[str, Any]:
+    own = take_sentences(copies, np.unique(validation[0].groups))
+    ue: Any = learn(store[0], validation[0], own[0], n_neighbors=32).calibrator
     right = correct(validation[0])
     platt = fit_platt(log_odds(validation[1]), right)
     rows: dict[str, Any] = {}
@@ -92,28 +102,45 @@ def measure(store: Scored, validation: Scored, tests: dict[str, Scored], *, few:
                 "n": len(truth),
                 "precision": float(truth.mean()),
             }
+            if not few:
+                rows[method][test]["bins"] = bins(confidence, truth)
     return rows
 
 
-def read_set(name: str, place: str, key: str, options: argparse.Namespace) -> Scored:
+def bins(confidence: np.ndarray, right: np.ndarray) -> list[list[float]]:
+    """Return [entities, mean confidence, share that is right] of each of ten bins that holds any."""
+    number = np.minimum((confidence * 10).astype(int), 9)
+    return [
+        [int(own.sum()), round(float(confidence[own].mean()), 4), round(float(right[own].mean()), 4)]
+        for own in (number == place for place in range(10))
+        if own.any()
+    ]
+
+
+def read_set(name: str, place: str, key: str, path: Path, options: argparse.Namespace) -> Scored:
     folder = options.cache / f"{name}-{key.replace('/', '-')}"
     if not folder.exists():
-        save_set(folder, *run_set(place, options.data / f"{key}.jsonl.gz", options.limit))
+        save_set(folder, *run_set(place, path, options.limit, copied=key.endswith(COPIES)))
     stored = read_folder(folder)
     return outputs_from_arrays(stored.arrays, TYPES.class_names), stored.arrays["beam"]
 
 
-def run_set(place: str, path: Path, limit: int) -> Scored:
+def run_set(place: str, path: Path, limit: int, *, copied: bool = False) -> Scored:
+    """Return what the pipeline says of the sentences of a file, or of one perturbed copy of each, without a beam."""
     import spacy
 
     nlp = spacy.load(place, exclude=["tagger", "attribute_ruler", "lemmatizer"])
     ner = nlp.get_pipe("ner")
     encoder = SpacyEncoder(nlp, TYPES, options=SpacyOptions())
     examples = [_from_tags(nlp, row) for row in read_rows(path, "ner")][:limit]
+    if copied:
+        examples = perturbed(nlp, examples, seed=0)
     outputs = encoder.labeled_outputs(list(gold_docs(nlp, examples, skip=[], batch_size=64)))
     # One row of the file is one sentence, as the metrics count them.
     groups = np.repeat(np.arange(len(examples)), [len(example.predicted) for example in examples])
-    outputs = replace(outputs, groups=groups, texts=None)
+    outputs = replace(outputs, groups=groups, texts=None, views=None)
+    if copied:
+        return outputs, np.zeros(len(find_entities(outputs, outputs.predicted)))
     docs = list(nlp.pipe([example.predicted for example in examples], disable=["ner"]))
     beam: list[float] = []
     for start in range(0, len(docs), 64):
@@ -165,13 +192,15 @@ def fit_platt(x: np.ndarray, right: np.ndarray) -> tuple[float, float]:
     return tuple(minimize(loss, np.zeros(2)).x)
 
 
-def print_table(name: str, found: dict[str, Any]) -> None:
-    names = [*TESTS, "mean"]
+def print_table(name: str, found: dict[str, Any], more: list[str]) -> None:
+    names = [*TESTS, "mean", *more, *(["mean of these"] if more else [])]
     for title, rows in (("method", found["methods"]), ("sentences", found["few"])):
         print(f"\n{name}\n\n| {title} | {' | '.join(names)} |\n| --- | {' | '.join('--:' for _ in names)} |")
         for method, runs in rows.items():
             cells = [cell([[run[test]] for run in runs]) for test in TESTS]
-            cells.append(cell([list(run.values()) for run in runs]))
+            cells.append(cell([[run[test] for test in TESTS] for run in runs]))
+            cells += [cell([[run[test]] for run in runs]) for test in more]
+            cells += [cell([[run[test] for test in more] for run in runs])] if more else []
             print(f"| {method} | {' | '.join(cells)} |")
 
 
@@ -188,6 +217,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", action="append", required=True, metavar="NAME=PLACE")
+    parser.add_argument("--test", action="append", default=[], metavar="NAME=FILE", help="More sets to test on.")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/spacy_entities.json"))
     parser.add_argument("--stored", type=int, default=2500)
@@ -195,6 +225,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=5000, help="Maximum number of sentences per set.")
     options = parser.parse_args()
     options.model = dict(pair.split("=", 1) for pair in options.model)
+    options.test = {name: Path(path) for name, path in (pair.split("=", 1) for pair in options.test)}
     return options
 
 

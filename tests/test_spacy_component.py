@@ -157,6 +157,17 @@ def test_stored_corrections_are_found_by_the_next_doc(nlp):
     assert again.ents[0]._.neighbors[0]["id"] in ids and again.ents[0]._.neighbors[0]["distance"] < 1e-3
 
 
+def test_texts_on_both_sides_are_fitted_on_and_not_stored():
+    nlp = trained_pipeline()
+    component = nlp.add_pipe("knn_ue_entities", config={"map": MAP})
+    both = examples(nlp, 60, seed=2)
+
+    with pytest.warns(UserWarning, match=r"60 of 12\d texts to store are also validation texts"):
+        component.fit([*examples(nlp, 60, seed=1), *both], both)
+    with pytest.raises(InvalidInputError, match="got 0 and 60: add some"):
+        component.fit(both, both)
+
+
 def test_familiar_is_the_p_value_of_the_library(nlp):
     component = nlp.get_pipe("knn_ue_entities")
     doc = nlp(TEXT)

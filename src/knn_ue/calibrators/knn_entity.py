@@ -19,6 +19,7 @@ from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import Explanation, Weight, WeightParams, fit_temperature
 
 _ENOUGH_WORDS = 20
+_RIDGES = (1e-6, 1e6)
 _NO_MATTER_HOW_FAR = 1e12
 
 
@@ -28,6 +29,7 @@ class _StoredEntity(StoredKnn):
 
     entities: EntityModel | None
     rest_weight: Annotated[float, Within(1e-300, 1e300)]
+    ridge: Annotated[float, Within(*_RIDGES)] = 1.0
 
 
 class KnnUEEntity(KnnUE):
@@ -37,7 +39,8 @@ class KnnUEEntity(KnnUE):
     on those words; all others share one temperature. `read` adds, from a regression of a few ingredients fitted on
     whether the validation set's predicted entities are right (see `knn_ue.entities`), a score for each entity, one for
     each sentence, and warnings where an entity may have been missed. Fitted on outputs that are no sentences with IOB2
-    tags it is kNN-UE and no more.
+    tags it is kNN-UE and no more. A `ridge` below 1 lets the regression learn more of the validation set, which should
+    then hold more than its own domain, such as perturbed copies.
 
     >>> from knn_ue.stores import Datastore
     >>> from knn_ue.toy import tagged_sentences
@@ -54,8 +57,9 @@ class KnnUEEntity(KnnUE):
     rest_weight_: float
     """What multiplies the logits of words outside entities."""
 
-    def __init__(self, store: NeighborStore, *, n_neighbors: int = 32) -> None:
+    def __init__(self, store: NeighborStore, *, n_neighbors: int = 32, ridge: float = 1.0) -> None:
         super().__init__(store, n_neighbors=n_neighbors, use_labels=False)
+        self.ridge = ridge
 
     @property
     def reads_entities(self) -> bool:
@@ -107,6 +111,10 @@ class KnnUEEntity(KnnUE):
         return self.entities_
 
     def _fit(self, validation: Outputs, found: Found, /) -> None:
+        if not _RIDGES[0] <= self.ridge <= _RIDGES[1]:
+            raise InvalidInputError(
+                f"ridge must lie between {_RIDGES[0]} and {_RIDGES[1]:.0e}, got {self.ridge}: 1 is usual"
+            )
         searched = self.searched(validation)
         self.rest_weight_ = 1.0
         self.entities_ = None
@@ -124,7 +132,7 @@ class KnnUEEntity(KnnUE):
         (neighbors,) = found.values()
         if not searched.any():  # what is usual is then asked of all words
             neighbors = self.store.search(validation.require_features("KnnUEEntity.fit"), self.n_neighbors)
-        self.entities_ = fit_entity_model(validation, neighbors)
+        self.entities_ = fit_entity_model(validation, neighbors, ridge=self.ridge)
 
     def _weight_of(self, outputs: Outputs, neighbors: Neighbors) -> Weight:
         weight, searched = super()._weight_of(outputs, neighbors), self.searched(outputs)
@@ -135,7 +143,9 @@ class KnnUEEntity(KnnUE):
     def _state(self) -> SavedState:
         model = None if self.entities_ is None else self.entities_.to_plain()
         state = super()._state()
-        return SavedState(options={**state.options, "entities": model, "rest_weight": self.rest_weight_})
+        return SavedState(
+            options={**state.options, "entities": model, "rest_weight": self.rest_weight_, "ridge": self.ridge}
+        )
 
     @classmethod
     def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
@@ -145,7 +155,7 @@ class KnnUEEntity(KnnUE):
                 f"{stored.path} was fitted by a version of knn-ue with other entity scores: fit it again"
             )
         options = read_plain(_StoredEntity, stored.options)
-        calibrator = cls(stores["store"], n_neighbors=options.n_neighbors)
+        calibrator = cls(stores["store"], n_neighbors=options.n_neighbors, ridge=options.ridge)
         if options.fitted is None:
             raise ValueError("fitted is null")
         calibrator._set_fitted(options.fitted)

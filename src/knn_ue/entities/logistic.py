@@ -30,6 +30,10 @@ class Guess:
     intercept_strength: float = 1.0
     least_scale: float = 0.1
 
+    def held(self, ridge: float) -> "Guess":
+        """Return the same belief, its slopes held `ridge` times as strongly."""
+        return replace(self, strength=tuple(ridge * strength for strength in self.strength))
+
     def take(self, places: Sequence[int]) -> "Guess":
         """Return what is believed of the columns at `places` alone."""
         columns = (self.center, self.scale, self.slopes, self.strength)

@@ -107,20 +107,24 @@ class EntityModel:
             raise ValueError("a slope or an exponent has the wrong sign")
 
 
-def fit_entity_scores(evidence: EntityEvidence, right: BoolArray) -> SignedLogistic:
+def fit_entity_scores(evidence: EntityEvidence, right: BoolArray, *, ridge: float = 1.0) -> SignedLogistic:
     """Return how likely an entity is right (m,), from the ingredients that its source has."""
-    return fit_signed_logistic(evidence.values, right, GUESS.take([INGREDIENTS.index(name) for name in evidence.names]))
+    guess = GUESS.held(ridge).take([INGREDIENTS.index(name) for name in evidence.names])
+    return fit_signed_logistic(evidence.values, right, guess)
 
 
-def fit_entity_model(validation: Outputs, neighbors: Neighbors) -> EntityModel:
-    """Learn from labelled sentences which predicted entities are right and which gold ones are missed."""
+def fit_entity_model(validation: Outputs, neighbors: Neighbors, *, ridge: float = 1.0) -> EntityModel:
+    """Learn from labeled sentences which predicted entities are right and which gold ones are missed.
+
+    Slopes are held `ridge` times as strongly as usual near those that held on other data.
+    """
     predicted = find_entities(validation, validation.predicted)
     gold = find_entities(validation, validation.require_labels("the entities"))
     assert validation.class_names is not None
     tags = TagSet.of(validation.class_names)
     usual = find_usual(validation, neighbors, predicted)
     evidence = gather_evidence(validation, neighbors, predicted, usual)
-    entity = fit_entity_scores(evidence, predicted.same_in(gold))
+    entity = fit_entity_scores(evidence, predicted.same_in(gold), ridge=ridge)
     missed = fit_missed(validation, predicted, gold, tags)
     hidden = missed.probability(validation, predicted, tags)
     columns = _sentence_columns(predicted, entity.probability(evidence.values), hidden)

@@ -19,7 +19,8 @@ from knn_ue.pipeline.folder import KIND, read_fitted
 from knn_ue.spacy.annotate import annotate
 from knn_ue.spacy.doc_component import DocComponent
 from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions, read_part
-from knn_ue.spacy.gold import gold_docs, labels_of, read_examples, running
+from knn_ue.spacy.gold import gold_docs, labels_of, perturbed, read_examples, running, words_of
+from knn_ue.spacy.learning import learn
 from knn_ue.spacy.sources import source_of
 from knn_ue.spacy.tagging import TypeMap
 from knn_ue.storage import read_folder
@@ -28,7 +29,6 @@ from knn_ue.stores import folder_of
 from knn_ue.types import Outputs
 
 FACTORY = "knn_ue_entities"
-METHOD = "knn-ue-entity"
 _FEW_ENTITIES = 50
 
 
@@ -65,26 +65,17 @@ class EntityConfidence(DocComponent):
         """Learn from labeled `Example` objects: store one part, fit on the other, which the first must not contain.
 
         Without `validation` the examples are split in halves at random. Neither should have trained the recognizer:
-        what it knows by heart it is sure of.
+        what it knows by heart it is sure of. One perturbed copy of each validation example is fitted on too, so that
+        the scores hold in other domains as well.
         """
-        stored, held_out = list(examples), [] if validation is None else list(validation)
-        if validation is None:
-            second = half_of(len(stored), second=True, seed=seed)
-            held_out = [example for number, example in enumerate(stored) if number in second]
-            stored = [example for number, example in enumerate(stored) if number not in second]
-        if not stored or not held_out:
-            raise InvalidInputError(
-                f"fit needs examples to store and examples to fit on, got {len(stored)} and {len(held_out)}: add some"
-            )
+        stored, held_out = self._parts(list(examples), None if validation is None else list(validation), seed)
         types = TypeMap.between(
             source_of(self.nlp, self.source).labels, labels_of(stored) | labels_of(held_out), self.map
         )
         encoder = SpacyEncoder(self.nlp, types, options=SpacyOptions(source=self.source), skip=self.name)
-        train, fitted_on = (self._labeled(encoder, part) for part in (stored, held_out))
-        # A sentence of ten examples has a few hundred words: there the neighbors are fewer, not the examples more.
-        n_neighbors = min(self.n_neighbors, max(1, len(train) // 10))
-        pipe = UncertaintyPipeline(encoder)
-        pipe.fit(train, fitted_on, method=METHOD, index="exact", n_neighbors=n_neighbors, seed=seed)
+        copied = perturbed(self.nlp, held_out, seed=seed)
+        train, fitted_on, copies = (self._labeled(encoder, part) for part in (stored, held_out, copied))
+        pipe = UncertaintyPipeline(encoder, learn(train, fitted_on, copies, n_neighbors=self.n_neighbors))
         self.pipe_, self._awaits_training = pipe, False
         self._say_what_is_thin(fitted_on)
         return self
@@ -175,6 +166,28 @@ class EntityConfidence(DocComponent):
         encoder = SpacyEncoder(self.nlp, types, options=options, skip=self.name)
         self.pipe_ = UncertaintyPipeline(encoder, read_fitted(path))
         return self
+
+    @staticmethod
+    def _parts(examples: list[Any], validation: list[Any] | None, seed: int) -> tuple[list[Any], list[Any]]:
+        """Return the examples to store and those to fit on; a text on both sides is fitted on only."""
+        held_out = validation
+        if held_out is None:
+            second = half_of(len(examples), second=True, seed=seed)
+            held_out = [examples[number] for number in sorted(second)]
+            examples = [example for number, example in enumerate(examples) if number not in second]
+        known = {words_of(example.reference) for example in held_out}
+        stored = [example for example in examples if words_of(example.reference) not in known]
+        if not stored or not held_out:
+            raise InvalidInputError(
+                f"fit needs examples to store and others to fit on, got {len(stored)} and {len(held_out)}: add some"
+            )
+        if validation is not None and len(stored) < len(examples):
+            warnings.warn(
+                f"{len(examples) - len(stored)} of {len(examples)} texts to store are also validation texts, on which "
+                f"scores would promise too much: they were not stored, check the files of {FACTORY}",
+                stacklevel=3,
+            )
+        return stored, held_out
 
     def _annotate(self, docs: list[Any]) -> None:
         if self._awaits_training:

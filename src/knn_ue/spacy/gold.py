@@ -10,6 +10,7 @@ from knn_ue.data import read_rows
 from knn_ue.data.faults import stop
 from knn_ue.data.json_files import read_json
 from knn_ue.data.lines import Place, check_file, default_limits
+from knn_ue.data.perturb import perturbed_rows
 from knn_ue.data.readers import JSON_FILES
 from knn_ue.data.rows import TaggedRow
 from knn_ue.errors import InvalidInputError
@@ -55,6 +56,24 @@ def gold_docs(nlp: Any, examples: Sequence[Any], *, skip: Iterable[str], batch_s
     for doc, example in zip(docs, examples, strict=True):
         aligned = Example(doc, example.reference).get_aligned_spans_y2x(example.reference.ents)
         yield GoldDoc(doc=doc, entities=tuple((span.start, span.end, span.label_) for span in aligned))
+
+
+def perturbed(nlp: Any, examples: Sequence[Any], *, seed: int) -> list[Any]:
+    """Return one changed copy of each example that has words: some dropped, misspelled, replaced, cut or joined."""
+    rows = [
+        (tuple(word.text for word in doc), _tags_of(doc)) for doc in (one.reference for one in examples) if len(doc)
+    ]
+    copies = perturbed_rows(rows, "token-classification", seed=seed)
+    return [_from_tags(nlp, TaggedRow(words, tags)) for words, tags in copies]
+
+
+def words_of(doc: Any) -> tuple[str, ...]:
+    """Return the words of a doc."""
+    return tuple(word.text for word in doc)
+
+
+def _tags_of(doc: Any) -> tuple[str, ...]:
+    return tuple(f"{word.ent_iob_}-{word.ent_type_}" if word.ent_type_ else "O" for word in doc)
 
 
 @contextmanager
