@@ -43,7 +43,7 @@ if not os.path.exists(config):  # else it is started again, with the ports it ha
     if ports:
         names = [name for name in server.config.configurable_items if name.endswith("_port")]
         server.config.update(**dict(zip(names, ports[3:])) | {"proxy_port": ports[0], "etcd_port": ports[1]})
-    server.config.set("common.session.ttl", 5)
+    server.config.set("common.session.ttl", 10)
     server.config.resolve()
     with open(config) as file:
         text = file.read()
@@ -139,6 +139,14 @@ class Milvus:
         os.kill(self.pid, number)
         if number == signal.SIGKILL:
             self._server.wait(30)
+
+    def resume(self) -> None:
+        """Let a stopped server go on; one that was stopped for longer than its session lasts ends, and is restarted."""
+        assert self._server is not None
+        self.send(signal.SIGCONT)
+        with suppress(subprocess.TimeoutExpired):
+            self._server.wait(3)
+            self.start()
 
     def stop(self) -> None:
         """End the server and remove its namespace."""

@@ -3,22 +3,24 @@
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, check_positive, float_matrix, id_vector, label_vector
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError
 from knn_ue.storage import FolderContent, parse_folder, write_folder
 from knn_ue.stores.contract import StoredRows
 from knn_ue.stores.milvus_address import SCHEME, MilvusAddress, MilvusIndex, chosen_index
-from knn_ue.stores.milvus_calls import CollectionFacts, MilvusCalls
+from knn_ue.stores.milvus_calls import MilvusCalls, check_address
 from knn_ue.stores.milvus_rows import (
     CHUNK_ROWS,
     check_ids,
     checked_texts,
     chunks_of,
+    digest_of,
     drawn_ids,
     given_ids,
     known_ids,
@@ -58,6 +60,7 @@ class MilvusStore:
         self._n_built = n_built
         self._normalization = normalization
         self._count: tuple[float, int] | None = None
+        self._unsure: dict[bytes, IntArray] = {}  # ids of writes that nobody acknowledged, by what was written
 
     @classmethod
     def build(
@@ -152,7 +155,7 @@ class MilvusStore:
     def open(cls, address: str) -> "MilvusStore":
         """Open a collection that `build` or `create` made."""
         calls = MilvusCalls(MilvusAddress.parse(address))
-        found = _existing(calls)
+        found = calls.existing()
         kind = found.properties.get("normalize", "none")
         if kind == "standardize":
             raise InvalidInputError(
@@ -176,7 +179,7 @@ class MilvusStore:
     def drop(cls, address: str) -> None:
         """Remove a collection with all its rows, for every process that shares it."""
         calls = MilvusCalls(MilvusAddress.parse(address))
-        _existing(calls)
+        calls.existing()
         calls.drop()
 
     @property
@@ -238,20 +241,31 @@ class MilvusStore:
     ) -> IntArray:
         """Store more examples and return their ids, drawn unless given; the same `ids` again replace the same rows.
 
-        Milvus has them on disk when this returns. Where it raises `StoreUnreachableError`, some may be stored.
+        Milvus has them on disk when this returns. Where it raises `StoreUnreachableError`, some may be stored: the same
+        call repeated on this object writes the same ids, so that none is stored twice. Where Milvus refuses the rows,
+        none is stored.
         """
         vectors = self.normalized(features)
         check_range(vectors)
         rows = StoredRows(
-            ids=drawn_ids(len(vectors)) if ids is None else given_ids(ids, len(vectors)),
+            ids=np.empty(0, dtype=np.int64) if ids is None else given_ids(ids, len(vectors)),
             vectors=vectors,
             labels=label_vector(labels, "labels", length=len(vectors)),
             texts=checked_texts(texts, len(vectors)),
         )
-        if ids is None and self._calls.fetch(rows.ids.tolist(), [], strong=True):
-            raise StorageError(f"ids drawn for {self.where} are taken already; nothing was changed: try again")
-        for _ in self._write(rows):
-            pass
+        if ids is None:
+            rows = replace(rows, ids=self._free_ids(rows))
+        try:
+            for _ in self._write(rows):
+                pass
+        except StoreUnreachableError:
+            self._unsure[digest_of(rows)] = rows.ids
+            raise
+        except StorageError:
+            if ids is None:
+                self._calls.delete(rows.ids.tolist(), "some of the rows may be stored")
+            raise
+        self._unsure.pop(digest_of(rows), None)
         self._counted(len(vectors) if ids is None else None)
         return rows.ids
 
@@ -336,6 +350,15 @@ class MilvusStore:
             done += len(chunk)
             yield done
 
+    def _free_ids(self, rows: StoredRows) -> IntArray:
+        """Return the ids of an unfinished write of the same rows, or else new ones that nobody has."""
+        ids = self._unsure.get(digest_of(rows))
+        if ids is None:
+            ids = drawn_ids(len(rows.vectors))
+            if self._calls.fetch(ids.tolist(), [], strong=True):
+                raise StorageError(f"ids drawn for {self.where} are taken already; nothing was changed: try again")
+        return ids
+
     def _counted(self, change: int | None) -> None:
         """Correct the number of rows by our own change, or forget it."""
         count = self._count
@@ -360,29 +383,10 @@ class MilvusStore:
             raise StorageError(
                 f"{stored.path} does not refer to a store as we write it ({error}): restore it from a copy"
             ) from None
-        found = _existing(store._calls)
+        found = store._calls.existing()
         if (found.identity, found.n_columns) != (identity, n_columns):
             raise StorageError(
                 f"the store {address} is not the one that {stored.path} was fitted with (another identity or number of "
                 "columns): restore the collection, or fit again"
             )
         return store
-
-
-def check_address(address: str, index: str | IndexOptions) -> None:
-    """Raise unless a store can be built at `address`: the server answers and the name is free."""
-    chosen_index(index, 0, 1)
-    calls = MilvusCalls(MilvusAddress.parse(address))
-    if calls.describe() is not None:
-        raise InvalidInputError(
-            f"the collection {calls.address} already exists, and other folders may share it: choose another name, or "
-            f"remove it with MilvusStore.drop({str(calls.address)!r})"
-        )
-
-
-def _existing(calls: MilvusCalls) -> CollectionFacts:
-    found = calls.describe()
-    if found is None or found.identity is None:
-        what = "is missing" if found is None else "was not made by knn-ue"
-        raise StorageError(f"the collection {calls.address} {what}: restore it, or fit again with --store")
-    return found

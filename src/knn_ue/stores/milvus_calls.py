@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError, require
-from knn_ue.stores.milvus_address import TOKEN, MilvusAddress, MilvusIndex, build_params
+from knn_ue.stores.milvus_address import TOKEN, MilvusAddress, MilvusIndex, build_params, chosen_index
+from knn_ue.stores.options import IndexOptions
 
 Result = TypeVar("Result")
 
@@ -75,6 +76,14 @@ class MilvusCalls:
             n_columns=int(columns[0] or 0) if columns else 0,
             properties=properties,
         )
+
+    def existing(self) -> CollectionFacts:
+        """Return what is known of the collection; raise where there is none of ours."""
+        found = self.describe()
+        if found is None or found.identity is None:
+            what = "is missing" if found is None else "was not made by knn-ue"
+            raise StorageError(f"the collection {self.address} {what}: restore it, or fit again with --store")
+        return found
 
     def create(self, *, n_columns: int, index: MilvusIndex, n_rows: int, properties: dict[str, str]) -> None:
         """Make the collection with its index; nothing is loaded yet."""
@@ -212,6 +221,17 @@ class MilvusCalls:
         return StoreUnreachableError(
             f"the store {self.address} does not answer ({reason}, deadline {self.address.timeout:g} s); {unsure}: "
             "check that Milvus is running, then try again"
+        )
+
+
+def check_address(address: str, index: str | IndexOptions) -> None:
+    """Raise unless a store can be built at `address`: the server answers and the name is free."""
+    chosen_index(index, 0, 1)
+    calls = MilvusCalls(MilvusAddress.parse(address))
+    if calls.describe() is not None:
+        raise InvalidInputError(
+            f"the collection {calls.address} already exists, and other folders may share it: choose another name, or "
+            f"remove it with MilvusStore.drop({str(calls.address)!r})"
         )
 
 

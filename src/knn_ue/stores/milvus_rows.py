@@ -1,5 +1,7 @@
 """Rows as Milvus takes and gives them: ids, texts within its limit, and chunks."""
 
+import hashlib
+import json
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -62,6 +64,14 @@ def checked_texts(texts: Sequence[str | None] | None, n_rows: int) -> list[str |
                 "shorten it, or store in a folder"
             )
     return found
+
+
+def digest_of(rows: StoredRows) -> bytes:
+    """Return what tells two batches of rows apart, whatever their ids."""
+    digest = hashlib.sha256(np.ascontiguousarray(rows.vectors).tobytes())
+    digest.update(np.ascontiguousarray(rows.labels).tobytes())
+    digest.update(json.dumps(list(rows.texts)).encode())
+    return digest.digest()
 
 
 def chunks_of(rows: StoredRows) -> Iterator[list[dict[str, Any]]]:
