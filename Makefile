@@ -9,9 +9,15 @@ REPRODUCE := $(VENV)/.reproduce-installed
 # spaCy pipelines that a few slow tests read; where they cannot be had, those tests are skipped.
 MODELS := $(VENV)/.models-installed
 
-.PHONY: demo test check torture format clean
+# The demo alone: no test tools, no spaCy, no engines.
+DEMO := $(VENV)/.demo-installed
+# The docs site and the release have tools of their own.
+TOOLS := $(VENV)/.tools-installed
 
-demo: $(STAMP)
+.PHONY: demo test check torture docs site dist format clean
+
+# Only what the demo needs, unless everything is there already.
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO))
 	$(BIN)/knn-ue demo --out knn-ue-demo
 
 # One thread a process: two processes with two threads each would wait for each other.
@@ -29,17 +35,39 @@ torture: $(STAMP)
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m torture --minutes $(or $(MINUTES),60) --loads $(or $(LOADS),0) \
 		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY))
 
+# The docs site at http://127.0.0.1:8001, rebuilt as you write; `make site` builds it once, with strict links, into site/.
+docs: $(TOOLS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8001
+
+site: $(TOOLS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --site-dir site
+
+# Wheel and sdist in dist/, checked, each installed in a fresh environment and tried.
+dist: $(TOOLS)
+	rm -rf dist && $(BIN)/python -m build --outdir dist . && $(BIN)/twine check --strict dist/*
+	$(BIN)/python tests/smoke_dist.py dist/*
+
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) knn-ue-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) knn-ue-demo site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $(STAMP)
+
+$(DEMO): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[demo]"
+	touch $(DEMO)
+
+$(TOOLS): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs,release]"
+	touch $(TOOLS)
 
 $(REPRODUCE): $(STAMP) reproduction/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ./reproduction
