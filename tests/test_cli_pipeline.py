@@ -95,7 +95,7 @@ def test_evaluate_prints_the_raw_model_beside_the_method_as_json(files):
     ("method", "shown"), [("softmax", ["raw", "temperature", "softmax"]), ("temperature", ["raw", "temperature"])]
 )
 def test_evaluate_shows_temperature_scaling_beside_every_method(text, tmp_path, method, shown):
-    run("fit", text.model, *_data(text), "--out", tmp_path / "ue", "--method", method)
+    run("fit", text.ue, *_data(text), "--out", tmp_path / "ue", "--method", method)
 
     result = run("evaluate", tmp_path / "ue", "--test", text.test, "--json")
 
