@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +51,15 @@ def test_the_pipeline_of_the_readme_runs_on_a_tiny_model(tmp_path, monkeypatch, 
 
     label, score, raw_score = capsys.readouterr().out.split()
     assert label in ("neg", "pos") and 0.5 <= float(score) <= 1 and 0.5 <= float(raw_score) <= 1
+
+
+def test_the_table_of_the_readme_is_the_one_the_results_give():
+    command = [sys.executable, str(ROOT / "benchmarks" / "readme_table.py")]
+
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert found in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_read_in_a_minute():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
