@@ -40,7 +40,7 @@ def main() -> None:
 def table() -> str:
     """Return the Markdown of the table."""
     lines = [
-        "| model | score | ECE %, in domain | ECE %, out of domain | E-AURC ×1000, in domain | E-AURC ×1000, out of domain |",
+        "| model | score | ECE %, in domain | out of domain | E-AURC ×1000, in domain | out of domain |",
         "| --- | --- | --: | --: | --: | --: |",
     ]
     spacy = json.loads((HERE / "spacy_entities.json").read_text())["models"]
