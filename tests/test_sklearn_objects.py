@@ -14,10 +14,11 @@ import joblib
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -222,6 +223,16 @@ class PredictOnly(ClassifierMixin, BaseEstimator):
         ({"cv": 200}, "cv=200 needs at least 200 rows of each class, the rarest class has"),
         ({"n_neighbors": 0}, "n_neighbors must be a whole number of at least 1, got 0"),
         ({"max_stored": 0}, "max_stored must be a whole number of at least 1, got 0"),
+        ({"estimator": LogisticRegression}, "must be an object, got the class LogisticRegression: call it first"),
+        ({"estimator": "logistic"}, "estimator must be a scikit-learn classifier, got 'logistic'"),
+        ({"estimator": LinearRegression()}, "estimator must be a classifier, LinearRegression is none"),
+        ({"estimator": StandardScaler()}, "estimator must be a classifier, StandardScaler is none"),
+        (
+            {"estimator": FrozenEstimator(LogisticRegression())},
+            "must hold a fitted classifier, this LogisticRegression",
+        ),
+        ({"estimator": SVC(decision_function_shape="ovo")}, "one column per class, those of SVC compare pairs"),
+        ({"cv": "prefit"}, r"wrap the fitted estimator, FrozenEstimator\(estimator\)"),
         ({"normalize": "cosine"}, "normalize must be one of 'none', 'l2', 'standardize', got 'cosine'"),
     ],
 )
@@ -244,7 +255,7 @@ def test_one_versus_one_scores_are_refused(data):
     X, y, *_ = data
     four = np.where(X[:, 0] > 1, 3, y)
 
-    with pytest.raises(InvalidInputError, match="must have one column per class, got 6 for 4 classes"):
+    with pytest.raises(InvalidInputError, match="must have one column per class, those of SVC compare pairs"):
         KnnUEClassifier(SVC(decision_function_shape="ovo")).fit(X, four)
 
 
@@ -254,6 +265,44 @@ def test_texts_cannot_be_compared_as_they_are(reviews):
 
     with pytest.raises(InvalidInputError, match="X holds texts, and neighbors are compared by numbers"):
         KnnUEClassifier(pipeline, features="input").fit(texts, labels)
+
+
+def test_missing_values_in_features_are_refused_with_the_way_out(data):
+    X, y, *_ = data
+    X = np.where(np.arange(X.size).reshape(X.shape) == 5, np.nan, X)
+
+    with pytest.raises(InvalidInputError, match="X contains NaN or infinity, and neighbors are compared by X: impute"):
+        KnnUEClassifier(HistGradientBoostingClassifier(max_iter=2)).fit(X, y)
+
+
+def test_missing_label_is_refused_with_its_row(data):
+    X, y, *_ = data
+    names = np.array(["a", "b", "c"], dtype=object)[y]
+    names[4] = None
+
+    with pytest.raises(InvalidInputError, match="1 have None, the first is row 4: drop them"):
+        KnnUEClassifier().fit(X, names)
+
+
+def test_weights_that_are_not_one_per_row_are_refused(data):
+    X, y, *_ = data
+
+    with pytest.raises(InvalidInputError, match="a value for each of the 400 rows, got 3"):
+        KnnUEClassifier().fit(X, y, sample_weight=np.ones(3))
+
+
+def test_groups_without_routing_name_the_setting(data):
+    X, y, *_ = data
+
+    with pytest.raises(InvalidInputError, match="enable_metadata_routing=True"):
+        KnnUEClassifier(cv=GroupKFold(3)).fit(X, y, groups=np.arange(len(y)) % 9)
+
+
+def test_a_class_of_one_row_is_refused(data):
+    X, y, *_ = data
+
+    with pytest.raises(InvalidInputError, match="each class needs at least 2 rows"):
+        KnnUEClassifier().fit(X, np.append(y[:-1], 9))
 
 
 def test_unknown_validation_label_is_named(data):

@@ -101,6 +101,22 @@ def test_a_dictionary_of_splits_is_refused_with_their_names(tmp_path):
     assert list(read_rows(tmp_path / "sets" / "test", TEXT, columns=NAMED)) == EXPECTED
 
 
+def test_a_dictionary_of_splits_in_memory_is_refused_with_the_way_to_pass_one():
+    both = datasets.DatasetDict(train=datasets.Dataset.from_dict(REVIEWS))
+
+    with pytest.raises(
+        InvalidInputError, match=r"holds the splits train, but one is needed: pass one, data\['train'\]"
+    ):
+        list(read_rows(both, "text"))
+
+
+def test_columns_of_the_same_name_are_refused():
+    frame = pd.DataFrame([["a", "b", "pos"]], columns=["text", "text", "label"])
+
+    with pytest.raises(InvalidInputError, match="the frame has several columns called 'text': rename or drop"):
+        list(read_rows(frame, "text"))
+
+
 def test_pairs_and_tagged_sentences_come_from_frames_too():
     pairs = pd.DataFrame({"a": ["A man sleeps."], "b": ["He is awake."], "label": ["contradiction"]})
     words = pl.DataFrame({"words": [["Ada", "wrote"]], "tags": [["B-PER", "O"]]})

@@ -13,6 +13,8 @@ from knn_ue.data.rows import Row
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.tasks import TASKS, Task
 
+IN_MEMORY = "the data set"  # what messages call one that has no name
+
 Unlabeled = Literal["refuse", "drop"]
 
 # The names that published sets give to our keys; the first that a set has is taken.
@@ -58,9 +60,9 @@ def check_split(found: Any, name: str) -> Any:
     """Return the data set; raise where it is a dictionary of several."""
     if isinstance(found, Mapping):
         splits = ", ".join(map(str, found))
-        raise InvalidInputError(
-            f"{name} holds the splits {splits}, but one is needed: name one, {name}/{next(iter(found))}"
-        )
+        first = str(next(iter(found)))
+        way = f"pass one, data[{first!r}]" if name == IN_MEMORY else f"name one, {name}/{first}"
+        raise InvalidInputError(f"{name} holds the splits {splits}, but one is needed: {way}")
     return found
 
 

@@ -56,7 +56,12 @@ def _narwhals(given: object) -> Any:
     require("narwhals", extra="frames", purpose="reading a DataFrame")
     import narwhals as nw
 
-    frame = nw.from_native(given, pass_through=True)
+    try:
+        frame = nw.from_native(given, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        names = list(map(str, getattr(given, "columns", ())))
+        twice = next((name for name in names if names.count(name) > 1), "the same")
+        raise InvalidInputError(f"the frame has several columns called {twice!r}: rename or drop all but one") from None
     if isinstance(frame, nw.LazyFrame):
         return frame.collect()
     return frame if isinstance(frame, nw.DataFrame) else None

@@ -7,7 +7,7 @@ from typing import get_args
 from knn_ue.arrays import check_choice
 from knn_ue.data.columns import Columns
 from knn_ue.data.conll import read_conll
-from knn_ue.data.datasets import is_dataset, load_saved, rows_of
+from knn_ue.data.datasets import IN_MEMORY, is_dataset, load_saved, rows_of
 from knn_ue.data.faults import OnError, stop
 from knn_ue.data.frames import frame_records, is_frame
 from knn_ue.data.json_files import read_json
@@ -67,7 +67,7 @@ def read_rows(
     if is_frame(source):
         return at_least_one(reading.rows(lambda: frame_records(source, reading)), "the frame")
     if is_dataset(source):
-        return rows_of(source, "the data set", reading)
+        return rows_of(source, IN_MEMORY, reading)
     raise InvalidInputError(
         f"rows must be read from a file, a named source, a DataFrame or a datasets.Dataset, got {type(source).__name__}"
     )

@@ -70,7 +70,8 @@ def labeled_examples(
     try:
         class_numbers(examples, class_names)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{name} {error}") from None
+        # "training row 3 has ...", but "training: reviews.csv, line 3 has ..."
+        raise InvalidInputError(f"{name}{' ' if str(error).startswith('row ') else ': '}{error}") from None
     if reads_numbers(examples, class_names) and class_names[0] != "LABEL_0":
         order = ", ".join(f"{number} = {label}" for number, label in enumerate(class_names[:_SHOWN_NAMES]))
         more = ", ..." if len(class_names) > _SHOWN_NAMES else ""
@@ -96,6 +97,8 @@ def maybe_labeled_examples(
 def input_examples(inputs: object, task: Task, columns: Columns | None = None) -> Iterator[Example]:
     """Yield the examples to answer: a list, iterator, frame or data set holds many, anything else is one."""
     if is_table(inputs):
+        if hasattr(inputs, "__len__") and not len(inputs):
+            return iter(())  # as of an empty list
         return iter_examples(inputs, task, labeled=False, columns=columns)  # type: ignore[arg-type]
     many = isinstance(inputs, (list, Iterator)) or (
         isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping, tuple))

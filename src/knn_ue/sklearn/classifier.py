@@ -23,8 +23,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from knn_ue.arrays import FloatArray, IntArray, check_positive
 from knn_ue.calibrators import KnnUE
 from knn_ue.errors import InvalidInputError
+from knn_ue.sklearn.checks import (
+    check_estimator_is_classifier,
+    check_fit_params,
+    check_folds,
+    check_labels_are_there,
+)
 from knn_ue.sklearn.parts import HeldOut, Part, Rows, joined
-from knn_ue.sklearn.reading import Features, dense, read_rows, reads_input, texts_of
+from knn_ue.sklearn.reading import Features, dense, read_rows, takes_missing, texts_of
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation, knn_weight
@@ -106,7 +112,10 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "X_val and y_val must be passed together, one of them is None: pass both or neither"
             )
         self.__dict__.pop("calibrator_", None)  # a fit that fails must not leave half of the last one
+        check_estimator_is_classifier(self._estimator())
+        check_folds(self.cv)
         X, y = _checked_rows(X, y)
+        check_fit_params(fit_params, len(y))
         params = self._routed(fit_params)
         self.classes_ = self._classes_of(y)
         rows = Rows(X, y, _encoded(y, self.classes_, "y"), params.estimator.fit)
@@ -173,7 +182,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags = deepcopy(get_tags(self._estimator()).input_tags)
-        tags.input_tags.allow_nan &= not reads_input(self._estimator(), self.features)
+        tags.input_tags.allow_nan = takes_missing(self._estimator(), self.features)
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -232,6 +241,8 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _splits(self, rows: Rows, split_params: dict[str, Any]) -> list[tuple[IntArray, IntArray]]:
         rarest = int(np.unique(rows.labels, return_counts=True)[1].min())
+        if self.cv is None and rarest < 2:
+            raise InvalidInputError("each class needs at least 2 rows to be calibrated on, one has 1: add or drop it")
         n_folds = max(2, min(5, rarest)) if self.cv is None else self.cv
         if isinstance(n_folds, int) and rarest < n_folds:
             raise InvalidInputError(
@@ -287,6 +298,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 def _checked_rows(X: Any, y: Any) -> tuple[Any, npt.NDArray[Any]]:
     if y is None:
         raise InvalidInputError("KnnUEClassifier requires y to be passed, but the target y is None")
+    check_labels_are_there(y)
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     X, _ = indexable(X, y)

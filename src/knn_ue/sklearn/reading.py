@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import check_array
+from sklearn.utils import check_array, get_tags
 
 from knn_ue.arrays import FloatArray
 from knn_ue.errors import InvalidInputError
+from knn_ue.sklearn.checks import check_scores
 
 Features = str | Callable[[Any, Any], Any]
 
@@ -43,12 +44,19 @@ def read_rows(estimator: Any, features: Features, X: Any) -> tuple[Any, FloatArr
             "X holds texts, and neighbors are compared by numbers: put the estimator behind an encoder in a pipeline, "
             "or pass features=function(estimator, X)"
         )
-    return check_array(X, accept_sparse="csr"), logits
+    found = check_array(X, accept_sparse="csr", ensure_all_finite=False)
+    if not np.isfinite(found.data if issparse(found) else found).all():
+        raise InvalidInputError(
+            "X contains NaN or infinity, and neighbors are compared by X: impute in a pipeline, or pass "
+            "features=function(estimator, X)"
+        )
+    return found, logits
 
 
 def class_logits(estimator: Any, X: Any) -> FloatArray:
     """Return the logits (n, classes) of a fitted estimator: `decision_function`, else the log of `predict_proba`."""
     if hasattr(estimator, "decision_function"):
+        check_scores(estimator, len(estimator.classes_))
         scores: FloatArray = np.asarray(estimator.decision_function(X), dtype=np.float64)
         return np.column_stack([-scores / 2, scores / 2]) if scores.ndim == 1 else scores
     if hasattr(estimator, "predict_proba"):
@@ -60,9 +68,13 @@ def class_logits(estimator: Any, X: Any) -> FloatArray:
     )
 
 
-def reads_input(estimator: Any, features: Features) -> bool:
-    """Say whether neighbors are compared by the input itself, which must then be finite numbers."""
-    return features == "input" or (features == "auto" and _step_count(estimator, features) == 0)
+def takes_missing(estimator: Any, features: Features) -> bool:
+    """Say whether the input may hold missing values: those who compare neighbors by it may not have any."""
+    steps = _steps(estimator)
+    if features == "input" or (features == "auto" and len(steps) < 2):
+        return False
+    first = steps[0][1] if steps else estimator  # the tags of a pipeline do not say what its first step takes
+    return hasattr(first, "fit") and bool(get_tags(first).input_tags.allow_nan)
 
 
 def texts_of(X: Any) -> Sequence[str] | None:
