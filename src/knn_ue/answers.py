@@ -6,13 +6,15 @@ value. To give answers something new, add a field with a default here: every rea
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from knn_ue.arrays import IntArray
+from knn_ue.shown import facts_html, table_html, text_html
 from knn_ue.types import Neighbors
 
+_SHOWN_ANSWERS = 50  # in a notebook
 TextsOf = Callable[[IntArray], list[str | None]]  # ids -> the text stored with each
 
 
@@ -23,6 +25,9 @@ class Plain:
         """Return the record as dicts, lists, strings, numbers, booleans and None."""
         found = ((field, getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
         return {field.name: _plain(value) for field, value in found if value is not None or field.default is MISSING}
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +68,15 @@ class Answer(Plain):
     familiarity: float | None = None
     unfamiliar: bool | None = None
     neighbors: tuple[NeighborExample, ...]
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {"label": _label(self.label, self.would_be)}
+        facts |= {"score": f"{self.score:.3f}", "raw score": f"{self.raw_score:.3f}"}
+        facts |= {f"probability of {name}": f"{value:.3f}" for name, value in (self.probabilities or {}).items()}
+        if self.familiarity is not None:
+            facts["familiarity"] = f"{self.familiarity:.2g}{' (unfamiliar)' if self.unfamiliar else ''}"
+        facts |= self.decisions or {}
+        return facts_html("Answer", facts) + _neighbors_html(self.neighbors)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +149,43 @@ class SentenceAnswer(Plain):
     familiarity: float | None = None
     unfamiliar: bool | None = None
 
+    def _repr_html_(self) -> str:
+        lines = [
+            (_label(entity.type, entity.would_be), entity.text, f"{entity.score:.3f}", f"{entity.raw_score:.3f}")
+            for entity in self.entities
+        ]
+        lines += [
+            (f"{each.type}?", f"may be missed: {each.text}", f"{each.score:.3f}", "") for each in self.missed or ()
+        ]
+        whole = "" if self.score is None else f"all entities right and none missed: {self.score:.3f}"
+        sentence = text_html(" ".join(word.word for word in self.words))
+        return sentence + table_html(["entity", "words", "score", "raw score"], lines, caption=whole)
+
 
 AnyAnswer = Answer | SentenceAnswer
+_Item = TypeVar("_Item", bound=Plain)
+
+
+class AnswerList(list[_Item]):
+    """Answers or explanations in the order of the inputs: a list that is a table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        shown = self[:_SHOWN_ANSWERS]
+        more = f"<p>... and {len(self) - len(shown)} more</p>" if len(self) > len(shown) else ""
+        answers = [each for each in shown if isinstance(each, Answer)]
+        if len(shown) < 2 or len(answers) < len(shown):
+            return "".join(each._repr_html_() for each in shown) + more
+        lines = [
+            (
+                _label(each.label, each.would_be),
+                f"{each.score:.3f}",
+                f"{each.raw_score:.3f}",
+                "" if each.familiarity is None else f"{each.familiarity:.2g}",
+                (each.neighbors[0].text or f"id {each.neighbors[0].id}") if each.neighbors else "",
+            )
+            for each in answers
+        ]
+        return table_html(["label", "score", "raw score", "familiarity", "nearest example"], lines) + more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,14 +215,19 @@ class Explanation(Plain):
     neighbors: tuple[NeighborExample, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.label}: {self.raw_score:.3f} -> {self.score:.3f}"]
+        return "\n".join([*self._lines(), *_near(self.neighbors)])
+
+    def _repr_html_(self) -> str:
+        return text_html("\n".join(self._lines())) + _neighbors_html(self.neighbors)
+
+    def _lines(self) -> list[str]:
+        line = f"{self.label}: {self.raw_score:.3f} -> {self.score:.3f}"
         if self.weight is not None and self.distance_term is not None and self.label_term is not None:
             parts = f"distance {self.distance_term:.3g} + label {self.label_term:.3g}"
-            lines[0] += f" (weight {self.weight:.3g} = {parts})"
-        lines = [*_familiarity_lines(self.familiarity, self.unfamiliar), *lines]
-        if self.text is not None:
-            lines.insert(0, self.text)
-        return "\n".join([*lines, *_reason_lines("weight ", self.raised_by, self.lowered_by), *_near(self.neighbors)])
+            line += f" (weight {self.weight:.3g} = {parts})"
+        known = _familiarity_lines(self.familiarity, self.unfamiliar)
+        text = [] if self.text is None else [self.text]
+        return [*text, *known, line, *_reason_lines("weight ", self.raised_by, self.lowered_by)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,6 +322,20 @@ def _plain(value: Any) -> Any:
 def _reason_lines(what: str, raised_by: tuple[str, ...], lowered_by: tuple[str, ...]) -> list[str]:
     reasons = (("raised", raised_by), ("lowered", lowered_by))
     return [f"  {what}{verb} by {'; '.join(found)}" for verb, found in reasons if found]
+
+
+def _label(label: str | None, would_be: str | None) -> str:
+    return f"none: abstained (would be {would_be})" if label is None else label
+
+
+def _neighbors_html(neighbors: tuple[NeighborExample, ...]) -> str:
+    if not neighbors:
+        return ""
+    lines = [
+        (f"{near.distance:.3f}", near.label, "yes" if near.agrees else "no", near.text or f"id {near.id}")
+        for near in neighbors
+    ]
+    return table_html(["distance", "label", "agrees", "training example"], lines, caption="Nearest training examples")
 
 
 def _near(neighbors: tuple[NeighborExample, ...]) -> list[str]:

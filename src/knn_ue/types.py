@@ -22,6 +22,7 @@ from knn_ue.arrays import (
     to_numpy,
 )
 from knn_ue.errors import InvalidInputError
+from knn_ue.shown import Shown
 
 # What long work calls: what is being done ("training", "validation", "test", ...), rows done, rows in all or None.
 Progress = Callable[[str, int, int | None], None]
@@ -29,8 +30,8 @@ Progress = Callable[[str, int, int | None], None]
 Step = Callable[[int, int | None], None]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Outputs:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Outputs(Shown):
     """What a model says about n examples; checked once, here, and read-only from then on.
 
     `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array a
@@ -97,6 +98,14 @@ class Outputs:
 
     def __len__(self) -> int:
         return len(self.logits)
+
+    def facts(self) -> dict[str, object]:
+        """Return what a reader should know of it, by name."""
+        optional = ("labels", "layers", "views", "groups", "texts", "words")
+        facts: dict[str, object] = {"rows": len(self), "classes": ", ".join(self.class_names or ()) or self.n_classes}
+        if self.features is not None:
+            facts["features"] = self.features.shape[1]
+        return facts | {"with": ", ".join(name for name in optional if getattr(self, name) is not None) or "no labels"}
 
     @property
     def n_classes(self) -> int:

@@ -18,6 +18,7 @@ from knn_ue.adapting import LARGEST, rescale
 from knn_ue.arrays import BoolArray, FloatArray, check_positive, softmax
 from knn_ue.entities import EntityExplanation, SentenceReading
 from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.shown import Shown
 from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
 from knn_ue.storage.schema import MAX_CLASSES, Within, as_written, read_plain
 from knn_ue.stores import NeighborStore, folder_of, open_store
@@ -26,6 +27,7 @@ from knn_ue.weighting import Explanation
 
 Found = Mapping[str, Neighbors]  # what each store found, by the store's name
 Stores = Mapping[str, NeighborStore]
+_SHOWN = 200
 _MAX_NEIGHBORS = 1 << 16  # what a search returns grows with it
 
 
@@ -57,7 +59,7 @@ class _CommonOptions:
 _COMMON = ("n_classes", "log_scales")
 
 
-class Calibrator(ABC):
+class Calibrator(Shown, ABC):
     """Whatever turns `Outputs` into probabilities one can trust.
 
     To write one: `_fit` and `_predict_proba`, which are given what the stores found; `_state` and `_from_stored`, which
@@ -81,6 +83,16 @@ class Calibrator(ABC):
     n_classes_: int
     log_scales: Mapping[str, float] = MappingProxyType({})
     """The log of what scores are scaled by in a domain: of "rows", "entities" and "sentences"; 0 where not named."""
+
+    def facts(self) -> dict[str, object]:
+        """Return what a reader should know of it, by name: its stores, and what was fitted."""
+        facts: dict[str, object] = {"method": self.kind}
+        if self.searches:
+            facts |= {"n_neighbors": self.n_neighbors, **self.stores}
+        if not self._is_fitted():
+            return facts | {"fitted": "no: call fit(validation)"}
+        learned = {name.rstrip("_"): value for name, value in vars(self).items() if name.endswith("_")}
+        return facts | {name: _short(value) for name, value in learned.items()}
 
     @property
     def stores(self) -> Stores:
@@ -261,6 +273,11 @@ class Calibrator(ABC):
                 f"({', '.join(self.stores) or 'there is none'}): pass what search returned for them"
             )
         return found
+
+
+def _short(value: object) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def check_n_neighbors(value: int) -> None:

@@ -4,15 +4,21 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import InvalidInputError, MissingExtraError
 from knn_ue.evaluation.definitions import STYLES, UNDEFINED
 from knn_ue.metrics import Interval
+from knn_ue.shown import table_html
 from knn_ue.storage import library_version
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RAW = "raw"
 TEST = "test"
+_BOLD = "\x00"  # marks a cell; no number begins with it
 FAMILIARITY = "familiarity"  # a column of the detection tables: no confidence, but how like the training data
 
 
@@ -77,6 +83,14 @@ class Table:
                 return None
         return shown[best]
 
+    def _repr_html_(self) -> str:
+        lines = []
+        for metric in self.scores[RAW]:
+            style, best = STYLES[metric], self.best(metric)
+            shown = [style.show(scores[metric]) for scores in self.scores.values()]
+            lines.append([style.heading, *(f"{_BOLD}{text}" if text == best else text for text in shown)])
+        return table_html(["", *self.scores], lines, caption=self.caption, bold=_BOLD)
+
     def _to_plain(self) -> dict[str, Any]:
         scores = {
             method: {metric: _number(value) for metric, value in values.items()}
@@ -89,7 +103,7 @@ class Table:
         return {"caption": self.caption, "n": self.n, "scores": scores, "intervals": intervals}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """What `evaluate` found, all numbers as fractions: `evaluation["raw"]["ece"]` is the raw model's on the test set.
 
@@ -109,6 +123,31 @@ class Evaluation:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables[TEST].scores)
+
+    def __repr__(self) -> str:
+        return f"Evaluation(n={self.n}, methods={', '.join(self)}, tables={', '.join(self.tables)})"
+
+    def __str__(self) -> str:
+        return self.to_markdown()
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self.tables.values())
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a DataFrame with a row per table, method and metric: `value`, and `low`, `high` of its interval."""
+        if find_spec("pandas") is None:
+            raise MissingExtraError("Evaluation.to_pandas needs pandas. Install it with: pip install pandas")
+        import pandas as pd
+
+        rows = [
+            {"table": name, "method": method, "metric": metric, "value": value}
+            | ({} if interval is None else {"low": interval.low, "high": interval.high})
+            for name, table in self.tables.items()
+            for method, scores in table.scores.items()
+            for metric, value in scores.items()
+            for interval in [table.intervals.get(method, {}).get(metric)]
+        ]
+        return pd.DataFrame(rows)
 
     def to_markdown(self) -> str:
         """Return all tables, intervals folded away; rates in percent, AURC and E-AURC times 1000."""

@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from knn_ue.answers import Answer, Entity, EntityExplanation, Explanation, SentenceAnswer, SentenceExplanation
+from knn_ue.answers import (
+    Answer,
+    AnswerList,
+    Entity,
+    EntityExplanation,
+    Explanation,
+    SentenceAnswer,
+    SentenceExplanation,
+)
 from knn_ue.arrays import FloatArray, IntArray, check_positive
 from knn_ue.calibrators.contract import Calibrator
 from knn_ue.encoding.contract import Encoder
@@ -183,9 +191,10 @@ def explain_outputs(
     if calibrator.reads_entities:
         check_positive(top, "top")
         sentences = explain_sentences(examples, calibrator.answer(outputs, top=top))
-        return of_sentences(sentences, outputs, familiarity, [len(example.parts) for example in examples])
+        lengths = [len(example.parts) for example in examples]
+        return AnswerList(of_sentences(sentences, outputs, familiarity, lengths))
     explained = calibrator.explain(outputs, top=top)
-    return list(explained) if outputs.groups is not None else of_rows(explained, outputs, familiarity)
+    return AnswerList(explained if outputs.groups is not None else of_rows(explained, outputs, familiarity))
 
 
 def check_explains(calibrator: Calibrator, method: str) -> None:

@@ -10,13 +10,16 @@ from knn_ue.answers import NeighborExample, nearest_examples
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.decisions import Decision, RiskThreshold
+from knn_ue.encoding.contract import Encoder
 from knn_ue.errors import NotFittedError
 from knn_ue.familiarity import ROWS, Familiarity
 from knn_ue.methods import METHODS
+from knn_ue.shown import Shown
 from knn_ue.stores import NeighborStore, folder_of
 from knn_ue.types import Neighbors, Outputs
 
 N_QUANTILES = 101
+_SHOWN_NAMES = 12
 _LEVELS = np.linspace(0.0, 1.0, N_QUANTILES)
 
 
@@ -66,10 +69,29 @@ class Fitted:
         return next((found for found in self.decisions if isinstance(found, RiskThreshold)), None)
 
 
-class WithFitted:
+class WithFitted(Shown):
     """The part of `UncertaintyPipeline` that tells what was fitted."""
 
+    encoder: Encoder
     fitted_: Fitted
+
+    def facts(self) -> dict[str, object]:
+        """Return what a reader should know of it, by name: the model, and how it was fitted."""
+        encoder = self.encoder
+        names = ", ".join(encoder.class_names[:_SHOWN_NAMES]) + (", ..." if encoder.class_names[_SHOWN_NAMES:] else "")
+        facts: dict[str, object] = {"task": encoder.task, "labels": names, "encoder": encoder.kind}
+        if not hasattr(self, "fitted_"):
+            return facts | {"fitted": "no: call fit(train_rows, validation_rows)"}
+        fitted = self.fitted_
+        facts |= {"method": fitted.method, "fitted on": f"{int((~fitted.held_out).sum())} validation rows"}
+        if fitted.calibrator.stores:
+            *_, store = fitted.calibrator.stores.values()
+            facts["stored"] = f"{len(store)} examples ({store.where})"
+        if fitted.decisions:
+            facts["decisions"] = "; ".join(map(str, fitted.decisions))
+        if fitted.domains:
+            facts["domains"] = ", ".join(fitted.domains)
+        return facts | {"familiarity": "measured" if fitted.familiarity is not None else "not measured"}
 
     @property
     def method_(self) -> str:

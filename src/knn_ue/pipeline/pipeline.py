@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from knn_ue.answers import AnyAnswer, Explanation, SentenceExplanation
+from knn_ue.answers import AnswerList, AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.arrays import check_positive
 from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, RiskThreshold
@@ -224,7 +224,7 @@ class UncertaintyPipeline(Adjustable):
         the one that an input names itself.
         """
         examples = input_examples(inputs, self.task, Columns(**columns))
-        return list(self._answers(examples, abstain_below, top, top_k, domain))
+        return AnswerList(self._answers(examples, abstain_below, top, top_k, domain))
 
     def predict_stream(
         self,

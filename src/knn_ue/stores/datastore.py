@@ -18,6 +18,7 @@ from knn_ue.arrays import (
     text_tuple,
 )
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.shown import Shown
 from knn_ue.storage import FolderContent, generation_of, locked, parse_folder, storage_errors
 from knn_ue.storage.schema import as_written
 from knn_ue.storage.tensors import PackedTexts, valid_unicode
@@ -31,7 +32,7 @@ from knn_ue.stores.segment import Segment, build_index, merged, rebuild_index
 from knn_ue.types import Neighbors, Progress
 
 
-class Datastore:
+class Datastore(Shown):
     """Labelled feature vectors that answer "which stored examples are nearest?".
 
     Made by `build` or `load`. Every example has an id that never changes and is never given again. A store that was
@@ -317,6 +318,11 @@ class Datastore:
                 store._state = store._after(change)
         store._state = replace(store._state, journal=journal)
         return store
+
+    def facts(self) -> dict[str, object]:
+        """Return what a reader should know of it, by name."""
+        facts = {"examples": len(self), "columns": self.n_columns, "index": self.options, "where": self.where}
+        return facts if self._normalization.kind == "none" else facts | {"normalize": self._normalization.kind}
 
     def _settled(self) -> tuple[FloatArray, Segment]:
         """Return all examples stored now, in one segment, and their vectors."""
