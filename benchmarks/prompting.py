@@ -4,17 +4,17 @@
 
 MODEL is a folder with a decoder-only model (docs/prompting.md says how ours was made), DIR the evaluation data. Rows go
 through the model once, 50 at a time, into the cache; an interrupted run goes on where it stopped. Prompts and label
-words are those of Zhao et al. (2021), and nothing was tuned. Each of 3 draws takes 240 other labeled rows, 160 of them
-to store and 80 to fit on, so that a standard deviation is over labeled examples; test rows are the same for all.
+words are those of Zhao et al. (2021), and nothing was tuned. Each of 3 draws takes 150 other labeled rows, 100 of them
+to store and 50 to fit on, so that a standard deviation is over labeled examples; test rows are the same for all.
 
 | method | what it sees of the user's data |
 |---|---|
 | softmax | nothing: the label words' probabilities |
 | contextual | nothing: divides by the probabilities after the inputs "N/A", "[MASK]" and "" (Zhao et al., 2021) |
 | batch | the texts of the test set, unlabeled: divides by the mean of their probabilities (Zhou et al., 2023) |
-| temperature, knn-ue | the 240 labeled rows |
-| batch of stored + ... | the 240 labeled rows; the division is by the mean over the 160 stored texts |
-| probe, probe + knn-ue | the 240 labeled rows: logistic regression on the hidden state, fitted on the 160 |
+| temperature, knn-ue | the 150 labeled rows |
+| batch of stored + ... | the 150 labeled rows; the division is by the mean over the 100 stored texts |
+| probe, probe + knn-ue | the 150 labeled rows: logistic regression on the hidden state, fitted on the 100 |
 
 The last lines list where kNN-UE has a worse mean than a rival that sees no more than it does.
 """
@@ -36,7 +36,7 @@ from knn_ue.arrays import FloatArray
 from knn_ue.data import read_rows
 from knn_ue.encoding.causal import CausalLMEncoder, PromptOptions
 
-N_DRAWS, N_STORED, N_VALIDATION, N_TEST, CHUNK = 3, 160, 80, 300, 50
+N_DRAWS, N_STORED, N_VALIDATION, CHUNK = 3, 100, 50, 50
 CONTENT_FREE = ("N/A", "[MASK]", "")
 MEASURES = {"accuracy": "accuracy %", "ece": "ECE %", "e_aurc": "E-AURC ×1000"}
 
@@ -49,6 +49,7 @@ class Case:
     words: Mapping[str, str]
     pool: str
     tests: Mapping[str, str]
+    n_test: int
     max_length: int
 
 
@@ -62,6 +63,7 @@ CASES = {
             "Yelp": "sentiment/dynasent-yelp/test.jsonl.gz",
             "DynaSent r2": "sentiment/dynasent-r2/test.jsonl.gz",
         },
+        n_test=300,
         max_length=96,
     ),
     "nli": Case(
@@ -69,6 +71,7 @@ CASES = {
         words={"entailment": "true", "neutral": "neither", "contradiction": "false"},
         pool="nli/mnli/train.jsonl.gz",
         tests={"MNLI": "nli/mnli/test.jsonl.gz", "SNLI": "nli/snli/test.jsonl.gz", "ANLI": "nli/anli/test_r3.jsonl.gz"},
+        n_test=150,
         max_length=128,
     ),
 }
@@ -90,7 +93,7 @@ def main() -> None:
             arguments.model, case.prompt, case.words, options=PromptOptions(max_length=case.max_length, views=False)
         )
         encoded = Encoded(encoder, arguments.data, arguments.cache / task)
-        tests = {name: encoded.rows(file, N_TEST) for name, file in case.tests.items()}
+        tests = {name: encoded.rows(file, case.n_test) for name, file in case.tests.items()}
         free = encoded.content_free()
         pool = encoded.rows(case.pool, N_DRAWS * (N_STORED + N_VALIDATION))
         for draw in range(N_DRAWS):

@@ -15,7 +15,6 @@ _ANSWERS = ("predict", "predict_proba", "decision_function")
 
 def check_estimator_is_classifier(estimator: Any) -> None:
     """Raise unless the estimator is an instance that can be fitted on classes; a frozen one must be fitted."""
-    name = getattr(type(estimator), "__name__", "")
     if isinstance(estimator, type):
         raise InvalidInputError(f"estimator must be an object, got the class {estimator.__name__}: call it first")
     if not hasattr(estimator, "fit"):
@@ -25,7 +24,9 @@ def check_estimator_is_classifier(estimator: Any) -> None:
             inner = type(estimator.estimator).__name__
             raise InvalidInputError(f"a FrozenEstimator must hold a fitted classifier, this {inner} has no classes_")
     elif is_regressor(estimator) or not any(hasattr(estimator, method) for method in _ANSWERS):
-        raise InvalidInputError(f"estimator must be a classifier, {name} is none: it predicts no classes")
+        raise InvalidInputError(
+            f"estimator must be a classifier, {type(estimator).__name__} is none: it predicts no classes"
+        )
 
 
 def check_folds(cv: Any) -> None:
@@ -59,9 +60,8 @@ def check_labels_are_there(y: Any) -> None:
 
 def check_scores(classifier: Any, n_classes: int) -> None:
     """Raise where scores compare pairs of classes: with 3 classes there are as many pairs, so the shape hides it."""
-    while isinstance(classifier, FrozenEstimator):
-        classifier = classifier.estimator
-    if n_classes > 2 and getattr(classifier, "decision_function_shape", None) == "ovo":
+    shapes = [value for name, value in classifier.get_params().items() if name.endswith("decision_function_shape")]
+    if n_classes > 2 and "ovo" in shapes:
         raise InvalidInputError(
             "decision_function must have one column per class, those of SVC compare pairs of classes: use "
             'decision_function_shape="ovr"'
