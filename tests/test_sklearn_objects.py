@@ -229,7 +229,7 @@ class PredictOnly(ClassifierMixin, BaseEstimator):
         ({"estimator": StandardScaler()}, "estimator must be a classifier, StandardScaler is none"),
         (
             {"estimator": FrozenEstimator(LogisticRegression())},
-            "must hold a fitted classifier, this LogisticRegression",
+            "must hold a fitted classifier, fit this LogisticRegression first",
         ),
         ({"estimator": SVC(decision_function_shape="ovo")}, "one column per class, those of SVC compare pairs"),
         ({"cv": "prefit"}, r"wrap the fitted estimator, FrozenEstimator\(estimator\)"),

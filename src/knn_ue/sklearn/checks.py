@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 from sklearn.base import is_regressor
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from knn_ue.errors import InvalidInputError
 
@@ -20,9 +22,13 @@ def check_estimator_is_classifier(estimator: Any) -> None:
     if not hasattr(estimator, "fit"):
         raise InvalidInputError(f"estimator must be a scikit-learn classifier, got {estimator!r}")
     if isinstance(estimator, FrozenEstimator):
-        if not hasattr(estimator, "classes_"):
+        try:
+            check_is_fitted(estimator.estimator)
+        except NotFittedError:
             inner = type(estimator.estimator).__name__
-            raise InvalidInputError(f"a FrozenEstimator must hold a fitted classifier, this {inner} has no classes_")
+            raise InvalidInputError(
+                f"a FrozenEstimator must hold a fitted classifier, fit this {inner} first"
+            ) from None
     elif is_regressor(estimator) or not any(hasattr(estimator, method) for method in _ANSWERS):
         raise InvalidInputError(
             f"estimator must be a classifier, {type(estimator).__name__} is none: it predicts no classes"
