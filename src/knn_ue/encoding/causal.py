@@ -19,11 +19,8 @@ from knn_ue.encoding.loading import check_tokenizer, find_device, load_language_
 from knn_ue.encoding.model_files import (
     HubModel,
     ModelSource,
-    blaming_folder,
-    check_commit,
-    model_of,
-    model_plain,
-    with_model,
+    open_with_model,
+    part_with_model,
 )
 from knn_ue.encoding.prompts import Messages, Prompt, PromptReader, label_words, template_of
 from knn_ue.encoding.views import ViewReader
@@ -134,14 +131,9 @@ class CausalLMEncoder(Encoder):
 
     def to_part(self) -> EncoderPart:
         """Return prompt, words, options and model: the name and commit of one from the hub, else its files."""
-        plain = {
-            "prompt": self.prompt.template,
-            "words": list(self.words),
-            "options": asdict(self.options),
-            "model": model_plain(self.source),
-        }
-        part = EncoderPart(kind=self.kind, task=self.task, class_names=self.class_names, plain=plain)
-        return with_model(part, self.source, self._write_files)
+        return part_with_model(
+            self, self.source, self._write_files, prompt=self.prompt.template, words=list(self.words)
+        )
 
     @classmethod
     def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:
@@ -150,19 +142,20 @@ class CausalLMEncoder(Encoder):
         with as_written(Path(part.where), "pipeline"):
             stored = read_plain(_StoredEncoder, part.plain, "encoder")
             labels = dict(zip(part.class_names, stored.words, strict=True))
-        model = model_of(part, stored.model)
-        with blaming_folder(part):
-            encoder = cls(
+        encoder = open_with_model(
+            part,
+            stored.model,
+            lambda model: cls(
                 model,
                 stored.prompt,
                 labels,
                 device=device,
                 trust_remote_code=trust_remote_code,
                 options=stored.options,
-            )
+            ),
+        )
         if encoder.task != part.task:
             raise StorageError(f"{part.where} has a prompt for {encoder.task}, not {part.task}: restore it from a copy")
-        check_commit(part, stored.model, encoder.source)
         return encoder
 
     def encode(self, rows: Iterable[object], *, with_labels: bool = True, progress: Step | None = None) -> Outputs:

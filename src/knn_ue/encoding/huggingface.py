@@ -37,11 +37,8 @@ from knn_ue.encoding.loading import (
 from knn_ue.encoding.model_files import (
     HubModel,
     ModelSource,
-    blaming_folder,
-    check_commit,
-    model_of,
-    model_plain,
-    with_model,
+    open_with_model,
+    part_with_model,
 )
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError
@@ -179,9 +176,7 @@ class HuggingFaceEncoder(Encoder):
 
     def to_part(self) -> EncoderPart:
         """Return options and model: the name and commit of one from the hub, otherwise a folder with its files."""
-        plain = {"options": asdict(self.options), "model": model_plain(self.source)}
-        part = EncoderPart(kind=self.kind, task=self.task, class_names=self.class_names, plain=plain)
-        return with_model(part, self.source, self._write_files)
+        return part_with_model(self, self.source, self._write_files)
 
     @classmethod
     def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:
@@ -190,13 +185,13 @@ class HuggingFaceEncoder(Encoder):
         with as_written(Path(part.where), "pipeline"):
             stored = read_plain(_StoredEncoder, part.plain, "encoder")
             options = asdict(stored.options)
-        model = model_of(part, stored.model)
-        with blaming_folder(part):
-            encoder = cls.from_pretrained(
+        return open_with_model(
+            part,
+            stored.model,
+            lambda model: cls.from_pretrained(
                 model, part.task, device=device, trust_remote_code=trust_remote_code, **options
-            )
-        check_commit(part, stored.model, encoder.source)
-        return encoder
+            ),
+        )
 
     def _try_out(self) -> None:
         """Run the model once, on a word: what is wrong with its files is found before a user meets it."""

@@ -9,13 +9,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, TypeVar
 
-from knn_ue.encoding.contract import EncoderPart
+from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.errors import StorageError
 from knn_ue.storage import open_plain_file, read_folder, storage_errors, write_folder
 from knn_ue.storage.atomic import sync, sync_tree
@@ -235,13 +235,29 @@ class HubModel:
     commit: Annotated[str, Within(1, 100)] | None
 
 
-def model_plain(source: ModelSource | None) -> dict[str, Any]:
-    """Return what meta.json records of where the model came from: a `HubModel`."""
-    return {"name": source and source.name, "commit": source and source.commit}
+class WithSource(Protocol):
+    """An encoder that knows where its model came from."""
+
+    source: ModelSource | None
 
 
-def with_model(part: EncoderPart, source: ModelSource | None, write_files: Callable[[Path], None]) -> EncoderPart:
-    """Add the model's files to the part: copied where they are safe, else as `write_files` fills a folder with them."""
+ModelEncoder = TypeVar("ModelEncoder", bound=WithSource)
+
+
+def part_with_model(
+    encoder: Encoder, source: ModelSource | None, write_files: Callable[[Path], None], **plain: object
+) -> EncoderPart:
+    """Return an encoder's part of a UE folder: what it says of itself (`plain`), its options and its model.
+
+    A model from the hub is recorded by name and commit. Files of one in a folder are copied where they are safe, else
+    `write_files` fills a folder with them.
+    """
+    said = {
+        **plain,
+        "options": asdict(encoder.options),
+        "model": {"name": source and source.name, "commit": source and source.commit},
+    }
+    part = EncoderPart(kind=encoder.kind, task=encoder.task, class_names=encoder.class_names, plain=said)
     if source is None or (source.folder is not None and not source.is_safe):
         return replace(part, write=partial(write_model, write_files))
     if source.folder is None:
@@ -249,8 +265,8 @@ def with_model(part: EncoderPart, source: ModelSource | None, write_files: Calla
     return replace(part, folder=source.folder.parent, write=partial(copy_model, source))
 
 
-def model_of(part: EncoderPart, recorded: HubModel) -> str | Path:
-    """Return the folder of the model after verifying its files, or its name on the hub."""
+def open_with_model(part: EncoderPart, recorded: HubModel, load: Callable[[str | Path], ModelEncoder]) -> ModelEncoder:
+    """Let `load` open an encoder with the model of its part, whose files are verified before, or its commit after."""
     model = recorded.name if part.folder is None else open_model(part.folder).folder
     if model is None:
         raise StorageError(f"{part.where} names no model: restore it from a copy")
@@ -259,19 +275,13 @@ def model_of(part: EncoderPart, recorded: HubModel) -> str | Path:
             f"{part.where} names the model {str(model)[:100]!r} on the hub, but here that is a path: open it from "
             "another working directory"
         )
-    return model
-
-
-def blaming_folder(part: EncoderPart) -> AbstractContextManager[None]:
-    """While a model is opened: what is wrong with files of the UE folder is the fault of that folder."""
-    return as_written(Path(part.where), "pipeline") if part.folder else nullcontext()
-
-
-def check_commit(part: EncoderPart, recorded: HubModel, source: ModelSource | None) -> None:
-    """Raise where the model on the hub is not the one that was fitted with."""
-    found = source and source.commit
+    # What is wrong with files of the UE folder is the fault of that folder.
+    with as_written(Path(part.where), "pipeline") if part.folder else nullcontext():
+        encoder = load(model)
+    found = encoder.source and encoder.source.commit
     if None not in (recorded.commit, found) and recorded.commit != found:
         raise StorageError(
             f"{part.where} was fitted with {recorded.name} at {recorded.commit}, which is now at {found}: fit again, "
             "or download the model to a folder and fit with that"
         )
+    return encoder
