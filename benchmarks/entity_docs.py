@@ -1,4 +1,4 @@
-"""Writes the tables of docs/entities.md from the numbers that the benchmarks left; the text around them stays.
+"""Writes the tables of docs/entity_results.md from the numbers that the benchmarks left; the text around them stays.
 
     python benchmarks/entity_docs.py [--results benchmarks/entities.json] [--choices benchmarks/entity_choices.json]
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "entities.json")
     parser.add_argument("--choices", type=Path, default=ROOT / "benchmarks" / "entity_choices.json")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "entities.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "entity_results.md")
     arguments = parser.parse_args()
     found = json.loads(arguments.results.read_text())
     tables: dict[str, Callable[[], list[str]]] = {
