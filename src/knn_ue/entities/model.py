@@ -12,7 +12,7 @@ from knn_ue.entities.missed import MissedModel, MissedSpan, find_missed, fit_mis
 from knn_ue.entities.spans import Spans, TagSet, find_entities
 from knn_ue.types import Neighbors, Outputs
 
-# Slopes that held on in-domain sentences made strange (typos, lists, no punctuation, ...: see docs/entity_results.md). A
+# Slopes that held on in-domain sentences under shift (typos, lists, no punctuation: docs/entity_results.md). A
 # validation set knows its own domain only, so they are held strongly, most of all distance, `apart` and case.
 GUESS = Guess(
     center=(2.5, 2.0, 6.0, 1.0, 0.0, 0.95, 2.0, 0.0, 0.0),
