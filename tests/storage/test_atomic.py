@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from knn_ue.errors import StorageError
+from knn_ue.errors import StorageError, StoreUnreachableError
 from knn_ue.storage import atomic
-from knn_ue.storage.atomic import move_new, replace_folder, write_file, write_files
+from knn_ue.storage.atomic import move_new, replace_folder, storage_errors, write_file, write_files
 
 
 def names(folder):
@@ -104,3 +104,11 @@ def test_a_folder_that_is_replaced_is_never_missing(tmp_path):
     watcher.join()
 
     assert not any(missing)
+
+
+def test_an_error_of_ours_keeps_its_own_sentence():
+    with (
+        pytest.raises(StoreUnreachableError, match=r"^the store does not answer$"),
+        storage_errors("answers.jsonl cannot be written", "make room"),
+    ):
+        raise StoreUnreachableError("the store does not answer")

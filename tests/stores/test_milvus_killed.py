@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -84,8 +85,11 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_twice_after_a_kill(milvus):
             acknowledged.update(add(store, number))
     killer.join()
 
+    waiting = ThreadPoolExecutor().submit(store.patient().search, features, 1)
     milvus.start()
     found = wait_for(lambda: stored_texts(store))
+
+    np.testing.assert_allclose(waiting.result(120).distances, 0, atol=1e-3)
 
     assert len(found) == len(set(found))
     assert acknowledged <= set(found) <= acknowledged | set(batch(number)[2])

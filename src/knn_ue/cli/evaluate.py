@@ -63,7 +63,7 @@ def evaluate(
 
     if report is not None:
         check_writable(report)
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    pipe = UncertaintyPipeline.load(ue, device=device).patient()
     sources, named = _named(ood or []), Columns(**columns)
     if engine == "ray":
         outputs, elsewhere = encode_on_ray(

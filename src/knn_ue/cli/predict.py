@@ -114,7 +114,7 @@ def predict(
     answers.check(resume=resume, overwrite=overwrite)
     if output.exists() and Path(input_rows).exists() and output.samefile(input_rows):
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    pipe = UncertaintyPipeline.load(ue, device=device).patient()
     skipped = Skipped() if on_error == "skip" else None
     rows = read_rows(
         input_rows,

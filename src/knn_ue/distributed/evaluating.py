@@ -37,7 +37,7 @@ def evaluate_files(
     searched from here. `options` are those of `UncertaintyPipeline.evaluate`: `n_bins`, `n_bootstrap`, `level`,
     `seed`, `domain`.
     """
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    pipe = UncertaintyPipeline.load(ue, device=device).patient()
     found = encode_files(
         ue,
         {_TEST: test, **(out_of_domain or {})},

@@ -139,7 +139,7 @@ class _Predictor:
     """A worker: holds the model, answers one part after the other."""
 
     def __init__(self, ue: str, output: str, options: dict[str, Any], columns: Columns, device: str) -> None:
-        self._pipe = UncertaintyPipeline.load(ue, device=device)
+        self._pipe = UncertaintyPipeline.load(ue, device=device).patient()
         self._output = Path(output)
         self._options, self._columns = options, columns
 

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from knn_ue.errors import StorageError
+from knn_ue.errors import KnnUeError, StorageError
 
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
@@ -110,7 +110,7 @@ def storage_errors(what: str, way_out: str) -> Iterator[None]:
     """Turn an error of the operating system into a `StorageError` of one sentence."""
     try:
         yield
-    except StorageError:
+    except KnnUeError:
         raise
     except OSError as error:
         raise StorageError(f"{what} ({error.strerror or error}): {way_out}") from error

@@ -119,6 +119,10 @@ class RemoteStore(NeighborStore, Protocol):
         """Raise `StoreUnreachableError` unless the server answers now."""
         ...
 
+    def patient(self) -> Self:
+        """Return the same store for batch work: a search waits for minutes where the server is slow or restarts."""
+        ...
+
     def facts(self) -> dict[str, Any]:
         """Return what a person may want to know: the index, the consistency, who sees a change and when."""
         ...

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -300,6 +301,12 @@ class MilvusStore:
     def check_reachable(self) -> None:
         """Raise `StoreUnreachableError` unless Milvus finds the collection now."""
         self._calls.count()
+
+    def patient(self) -> "MilvusStore":
+        """Return the same store for batch work: its searches wait two minutes for a server that is slow or restarts."""
+        found = copy(self)
+        found._calls = MilvusCalls(self._calls.address.patient(), wait=True)
+        return found
 
     def facts(self) -> dict[str, Any]:
         """Return what a person may want to know of a store that is elsewhere."""

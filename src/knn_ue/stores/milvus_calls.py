@@ -20,6 +20,7 @@ _STRONG_SECONDS = 10.0
 # Milvus allows 16,384 ids or results in one answer, and 64 MB.
 _MAX_IDS = 1000
 _POLL_SECONDS = 0.2
+_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +35,22 @@ class CollectionFacts:
 class MilvusCalls:
     """One collection, asked by one client; safe to share between threads."""
 
-    def __init__(self, address: MilvusAddress) -> None:
+    def __init__(self, address: MilvusAddress, *, wait: bool = False) -> None:
         self.address = address
+        self._wait = wait
         self._client: Any = None
         self._removed_at: float | None = None
 
     def read(self, call: Callable[[Any], Result]) -> Result:
-        """Return what `call` makes of the client; tried twice within the deadline."""
-        return self._tried(call, _NOTHING_CHANGED)
+        """Return what `call` makes of the client; tried twice within the deadline, or until it has passed."""
+        end = time.monotonic() + self.address.timeout
+        while True:
+            try:
+                return self._tried(call, _NOTHING_CHANGED)
+            except StoreUnreachableError:
+                if not self._wait or time.monotonic() > end:
+                    raise
+            time.sleep(_WAIT_SECONDS)
 
     def write(self, call: Callable[[Any], Result], unsure: str) -> Result:
         """Do `call`, twice where the first one fails: it must be one that does no harm when repeated."""
