@@ -76,6 +76,7 @@ def test_an_explanation_reads_as_text():
         label_term=0.3,
         usual_distance_term=0.4,
         usual_label_term=0.3,
+        usual_score=0.7,
         n_agreeing=1,
         n_neighbors=1,
         raised_by=(),
@@ -85,7 +86,9 @@ def test_an_explanation_reads_as_text():
 
     assert str(explanation).splitlines() == [
         "a film",
-        "pos: 0.900 -> 0.600 (weight 0.5 = distance 0.2 + label 0.3)",
-        "  weight lowered by more distant neighbors than usual",
+        "pos: 90.0 % -> 60.0 %",
+        "  Model-wide: in a typical neighborhood, calibration lowers the model's 90.0 % to 70.0 %.",
+        "  This input: its neighborhood lowers that to 60.0 %, because of more distant neighbors than usual.",
+        "  1 of the 1 nearest training examples are labeled pos, as predicted.",
         "  agrees     0.500  pos  id 3",
     ]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from knn_ue.arrays import IntArray
+from knn_ue.reasons import familiarity_sentence, percent, sentences
 from knn_ue.shown import facts_html, table_html, text_html
 from knn_ue.types import Neighbors
 
@@ -130,7 +131,7 @@ class MissedEntity(Plain):
     score: float
 
     def __str__(self) -> str:
-        return f"may have missed {self.type} {self.text!r} ({self.score:.2f})"
+        return f"may have missed {self.type} {self.text!r} ({percent(self.score)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +194,11 @@ class Explanation(Plain):
     """Why one text, or one word, has the score it has.
 
     `weight` multiplies the logits; it is the sum of `distance_term` and `label_term`, which are compared with their
-    medians on validation (`usual_...`). All are None where the method has none. `n_agreeing` of the `n_neighbors`
-    nearest examples have the predicted label. `familiarity` and `unfamiliar` are as in `Answer`; words have none.
+    medians on validation (`usual_...`). All are None where the method has none. `usual_score` is what the input would
+    score in a typical neighborhood: from `raw_score` to it, calibration does the same to every input; from it to
+    `score`, this neighborhood decides. `n_agreeing` of the `n_neighbors` nearest examples have the predicted label;
+    where another label is more common among them, it is `majority_label`, of `n_majority` examples. `familiarity` and
+    `unfamiliar` are as in `Answer`; words have none.
     """
 
     text: str | None
@@ -210,6 +214,11 @@ class Explanation(Plain):
     n_neighbors: int
     raised_by: tuple[str, ...]
     lowered_by: tuple[str, ...]
+    usual_weight: float | None = None
+    usual_score: float | None = None
+    usual_n_agreeing: int | None = None
+    majority_label: str | None = None
+    n_majority: int | None = None
     familiarity: float | None = None
     unfamiliar: bool | None = None
     neighbors: tuple[NeighborExample, ...]
@@ -221,13 +230,12 @@ class Explanation(Plain):
         return text_html("\n".join(self._lines())) + _neighbors_html(self.neighbors)
 
     def _lines(self) -> list[str]:
-        line = f"{self.label}: {self.raw_score:.3f} -> {self.score:.3f}"
-        if self.weight is not None and self.distance_term is not None and self.label_term is not None:
-            parts = f"distance {self.distance_term:.3g} + label {self.label_term:.3g}"
-            line += f" (weight {self.weight:.3g} = {parts})"
-        known = _familiarity_lines(self.familiarity, self.unfamiliar)
-        text = [] if self.text is None else [self.text]
-        return [*text, *known, line, *_reason_lines("weight ", self.raised_by, self.lowered_by)]
+        said = sentences(self)
+        known = said.pop("familiarity", None)
+        lines = [] if self.text is None else [self.text]
+        lines += [known] if known else []
+        lines.append(f"{self.label}: {percent(self.raw_score)} -> {percent(self.score)}")
+        return lines + [f"  {sentence}" for sentence in said.values()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,11 +263,11 @@ class EntityExplanation(Plain):
 
     def __str__(self) -> str:
         terms = ", ".join(f"{name} {term:+.2f}" for name, term in self.terms.items())
-        lines = [f"{self.type}: {self.raw_score:.3f} -> {self.score:.3f} ({terms})"]
+        lines = [f"{self.type}: {percent(self.raw_score)} -> {percent(self.score)} ({terms})"]
         lines = [*_familiarity_lines(self.familiarity, self.unfamiliar), *lines]
         if self.text is not None:
             lines.insert(0, self.text)
-        return "\n".join([*lines, *_reason_lines("", self.raised_by, self.lowered_by), *_near(self.neighbors)])
+        return "\n".join([*lines, *_reason_lines(self.raised_by, self.lowered_by), *_near(self.neighbors)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,8 +284,18 @@ class SentenceExplanation(Plain):
 
     def __str__(self) -> str:
         known = _familiarity_lines(self.familiarity, self.unfamiliar)
-        lines = [self.text, *known, f"all entities right and none missed: {self.score:.3f}", *map(str, self.missed)]
+        lines = [
+            self.text,
+            *known,
+            f"all entities right and none missed: {percent(self.score)}",
+            *map(str, self.missed),
+        ]
         return "\n".join(lines + [line for entity in self.entities for line in ("", str(entity))])
+
+
+def class_name(names: Sequence[str], label: int) -> str:
+    """Return the name of a stored label, which may be none of the model's."""
+    return names[label] if label < len(names) else f"class {label}"
 
 
 def nearest_examples(
@@ -292,7 +310,7 @@ def nearest_examples(
         label = int(labels[row, place])
         near = NeighborExample(
             id=int(ids[row, place]),
-            label=names[label] if label < len(names) else f"class {label}",
+            label=class_name(names, label),
             distance=float(distances[row, place]),
             agrees=label == int(predicted[row]),
             text=text,
@@ -302,13 +320,8 @@ def nearest_examples(
 
 
 def _familiarity_lines(familiarity: float | None, unfamiliar: bool | None) -> list[str]:
-    if familiarity is None:
-        return []
-    if unfamiliar:
-        return [
-            f"unlike anything in the training data: p = {familiarity:.2g}; the score was calibrated on other inputs"
-        ]
-    return [f"like the validation inputs: p = {familiarity:.2g}"]
+    sentence = familiarity_sentence(familiarity, unfamiliar)
+    return [sentence] if sentence else []
 
 
 def _plain(value: Any) -> Any:
@@ -319,9 +332,9 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
-def _reason_lines(what: str, raised_by: tuple[str, ...], lowered_by: tuple[str, ...]) -> list[str]:
+def _reason_lines(raised_by: tuple[str, ...], lowered_by: tuple[str, ...]) -> list[str]:
     reasons = (("raised", raised_by), ("lowered", lowered_by))
-    return [f"  {what}{verb} by {'; '.join(found)}" for verb, found in reasons if found]
+    return [f"  {verb} by {'; '.join(found)}" for verb, found in reasons if found]
 
 
 def _label(label: str | None, would_be: str | None) -> str:

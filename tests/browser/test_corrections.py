@@ -58,7 +58,7 @@ def test_a_correction_belongs_to_the_text_that_was_answered(servers, open_page):
     expect(page.locator("#told")).to_contain_text("Stored as example")
     expect(page.locator(".neighbors > li").first).to_contain_text("a film of its own kind")
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator("#told")).to_contain_text("Taken back")
+    expect(page.locator("#told")).to_contain_text("Undone")
 
 
 def test_the_keyboard_stays_where_something_was_stored_and_a_new_question_starts_anew(servers, open_page):
@@ -71,7 +71,7 @@ def test_the_keyboard_stays_where_something_was_stored_and_a_new_question_starts
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Undo"
     page.keyboard.press("Enter")
-    expect(page.locator("#told")).to_have_text("Taken back: the example is forgotten.")
+    expect(page.locator("#told")).to_have_text("Undone: the example is removed.")
     assert stored_of(server) == before
 
     ask(page, "another film")

@@ -47,10 +47,25 @@ def test_a_strange_input_is_called_unfamiliar_before_anything_else(servers, open
         answer = answer_of(server, "zzz " * (3 + number))["answer"]
         first = page.locator("#answer > div > *").first
 
-        assert ("Unlike anything in the training data: p = 0.0" in first.inner_text()) == answer["unfamiliar"]
-        assert "p = " in first.inner_text()
+        strange = answer["unfamiliar"]
+        assert ("Unlike anything it was trained on (p = 0.0" in first.inner_text()) == strange
+        assert ("Like the validation inputs" in first.inner_text()) != strange
+        assert ("do not rely on this score" in page.inner_text(".predicted")) == strange
     shown = page.inner_text("#answer")
     assert "should say" not in shown and "as sure as it should be" not in shown
+
+
+def test_the_page_says_what_the_command_line_says(servers, open_page):
+    server = servers(TEXT)
+    page = ask(open_page(server), QUESTION)
+    why = answer_of(server, QUESTION)["why"][0]
+
+    said = [text for part, text in why["in_words"].items() if part != "familiarity"]
+    assert page.locator(".said li").all_inner_texts() == said
+    rows = page.locator(".class-row").all_inner_texts()
+    for row, one in zip(rows, why["classes"], strict=True):  # calibrated, and the model's own
+        assert one["label"] in row and f"{100 * one['score']:.1f} %" in row
+        assert f"model {100 * one['raw_score']:.1f} %" in row
 
 
 def test_enter_asks_and_the_answer_is_announced(servers, open_page):
@@ -135,7 +150,7 @@ def test_a_correction_is_stored_counts_at_once_and_can_be_undone(servers, open_p
     expect(page.locator(".neighbors > li").first).to_contain_text(text)
     assert server.ask("GET", "/info")[1]["n_stored"] == before + 1
     page.get_by_role("button", name="Undo").click()
-    page.wait_for_selector("text=Taken back")
+    page.wait_for_selector("text=Undone")
     assert server.ask("GET", "/info")[1]["n_stored"] == before
 
 
@@ -171,14 +186,17 @@ def test_the_slider_shows_coverage_and_risk_and_decides_with_the_keyboard(server
     curve = server.ask("GET", "/validation")[1]
     page = ask(open_page(server), QUESTION)
     slider = page.get_by_label("Minimum confidence to answer")
+    assert "threshold" not in page.inner_text("#answer")  # none was fitted, none is chosen
     slider.focus()
     page.keyboard.press("End")
-    assert "✗ too unsure to answer" in page.inner_text("#answer")
+    assert "✗ below the threshold" in page.inner_text("#answer")
     page.keyboard.press("Home")
-    assert "✓ sure enough to answer" in page.inner_text("#answer")
+    page.keyboard.press("ArrowRight")
+    assert "✓ above the threshold" in page.inner_text("#answer")
+    page.keyboard.press("Home")
 
     assert page.inner_text("#threshold-says") == (
-        f"At 0.000, 100.0 % of the validation rows are answered, and {100 * curve['risk'][0]:.1f} % of those answers "
+        f"At 0.000, 100 % of the validation rows are answered, and {100 * curve['risk'][0]:.1f} % of those answers "
         "are wrong."
     )
 

@@ -56,9 +56,11 @@ def test_the_report_begins_with_what_was_noticed_and_what_labels_do(sources, enc
     result = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
 
     page = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    for name in ("amazon", "nyt", "tweets"):
-        assert any(x.startswith(f"{name}: ") and "after 10 labels" in x for x in result.loop)
-    assert [x.startswith('"') for x in result.loop] == [False] * 4 + [True] * 3
+    domains, strange = result.loop.tables
+    assert [row[0] for row in domains.rows][1:] == ["amazon", "nyt", "tweets"]
+    assert domains.headings[-1] == "after 10 labels" and all("±" in row[-1] for row in domains.rows)
+    assert len(strange.rows) == 3
+    assert result.loop.sentence in page
     assert page.index("20 draws") < page.index("No prediction changes")
 
 

@@ -18,11 +18,13 @@ from knn_ue.weighting import (
     Distance,
     Explanation,
     Positivity,
+    Typical,
     Weight,
     WeightParams,
     explain_rows,
     fit_weight,
     knn_weight,
+    positive_total,
 )
 
 
@@ -94,8 +96,22 @@ class KnnUE(OneStoreScaling):
         neighbors = self._neighbors(outputs, found)[STORE]
         scale = float(np.exp(self.log_scales.get("rows", 0.0)))
         weight = self._weight_of(outputs, neighbors).times(scale)
-        typical = (scale * self.typical_[0], scale * self.typical_[1]) if hasattr(self, "typical_") else None
-        return explain_rows(outputs, neighbors, weight, self.store.texts_of, top=top, typical=typical)
+        return explain_rows(outputs, neighbors, weight, self.store.texts_of, top=top, typical=self._typical(scale))
+
+    def _typical(self, scale: float) -> Typical | None:
+        """Return the typical neighborhood on validation, None where `params` were given and nothing was fitted."""
+        if not hasattr(self, "typical_"):
+            return None
+        distance_term, label_term = self.typical_
+        params = self.params_
+        total = positive_total(np.array([distance_term + label_term]), self._used_positivity())
+        share = label_term / params.lam - params.b if params.lam > 0 else None
+        return Typical(
+            distance_term=scale * distance_term,
+            label_term=scale * label_term,
+            weight=scale * float(total[0]),
+            n_agreeing=None if share is None else round(self.n_neighbors * share),
+        )
 
     def _fit(self, validation: Outputs, found: Found, /) -> None:
         neighbors = found[STORE]

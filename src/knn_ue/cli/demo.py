@@ -41,8 +41,9 @@ def _texts(out: Path, quick: bool) -> None:
         result = run_text_demo(out, size=QUICK if quick else None, progress=progress)
     for explanation in result.explanations:
         typer.echo(f"{explanation}\n")
-    for sentence in result.loop:
-        typer.echo(sentence)
+    for table in result.loop.tables:
+        print_table(table.headings, table.rows, title=table.caption)
+    typer.echo(result.loop.sentence)
     heading, *lines = result.summary()
     previous, shown = "", []
     for name, method, *numbers in lines:

@@ -10,6 +10,7 @@ from knn_ue.adapting import adapt_quickly, prior_unchanged, rescale
 from knn_ue.calibrators import Calibrator, labeled_scores
 from knn_ue.evaluation import TEST
 from knn_ue.familiarity import Familiarity
+from knn_ue.report import LeadTable
 from knn_ue.types import Outputs
 
 N_LABELS = 50
@@ -65,18 +66,46 @@ def told_sentences(calibrator: Calibrator, texts: Outputs, familiarity: Familiar
     ]
 
 
-def loop_sentences(met: Sequence[MetDomain], told: Sequence[ToldSentence]) -> tuple[str, ...]:
-    """Return the loop in words, for the head of the report."""
-    sentences = [
-        f"{_shown(x.name)}: {x.unfamiliar:.0%} of the texts are flagged as unlike the training data; ECE {_change(x)}."
-        for x in met
-    ]
-    sentences += [
-        f'"{x.text}": {x.label}, score {x.score:.1%}, familiarity {x.familiarity:.3f}'
-        + (": unlike the training data, so the score may not hold." if x.unfamiliar else ".")
-        for x in told
-    ]
-    return tuple(sentences)
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """Notice, ask, adapt, for the head of the report: a sentence, and the numbers behind it as tables."""
+
+    sentence: str
+    tables: tuple[LeadTable, ...]
+
+
+def loop_told(met: Sequence[MetDomain], told: Sequence[ToldSentence]) -> Loop:
+    """Return the loop in one sentence and two tables: the sets it meets, and sentences of other kinds."""
+    n_labels = max(x.n_labels for x in met)
+    domains = LeadTable(
+        caption=f"Notice, ask, adapt: what {n_labels} labels do to the calibration error ({N_DRAWS} draws)",
+        headings=("set", "flagged as unfamiliar", "calibration error", f"after {n_labels} labels"),
+        rows=tuple((_shown(x.name), f"{x.unfamiliar:.0%}", f"{100 * x.before:.1f} %", _after(x)) for x in met),
+    )
+    strange = LeadTable(
+        caption="Sentences of other kinds",
+        headings=("sentence", "label", "score", "familiarity", "verdict"),
+        rows=tuple(
+            (x.text, x.label, f"{x.score:.1%}", f"{x.familiarity:.3f}", "unfamiliar" if x.unfamiliar else "familiar")
+            for x in told
+        ),
+    )
+    return Loop(sentence=_sentence(met, n_labels), tables=(domains, strange) if told else (domains,))
+
+
+def _sentence(met: Sequence[MetDomain], n_labels: int) -> str:
+    inside = next(x.unfamiliar for x in met if x.name == TEST)
+    others = [x for x in met if x.name != TEST]
+    flagged = float(np.mean([x.unfamiliar for x in others]))
+    noticed = f"The model flags {flagged:.0%} of the texts of other domains as unfamiliar, and {inside:.0%} of its own"
+    pairs = [(x.before, x.after) for x in others if x.after is not None]
+    if not pairs:
+        return f"{noticed}; there are too few rows to adapt to."
+    before, after = np.mean(pairs, axis=0)
+    change = "lower" if after < before else "do not lower"
+    return (
+        f"{noticed}; {n_labels} labels of a domain {change} its mean calibration error ({before:.1%} to {after:.1%})."
+    )
 
 
 def _met(name: str, calibrator: Calibrator, outputs: Outputs, familiarity: Familiarity) -> MetDomain:
@@ -107,8 +136,5 @@ def _shown(name: str) -> str:
     return "film reviews it was not trained on" if name == TEST else name
 
 
-def _change(met: MetDomain) -> str:
-    if met.after is None:
-        return f"{100 * met.before:.1f} %, too few rows to adapt to"
-    after = f"{100 * met.after:.1f} ± {100 * met.spread:.1f} %"
-    return f"{100 * met.before:.1f} % -> {after} after {met.n_labels} labels ({N_DRAWS} draws)"
+def _after(met: MetDomain) -> str:
+    return "too few rows" if met.after is None else f"{100 * met.after:.1f} ± {100 * met.spread:.1f} %"

@@ -14,7 +14,7 @@ from knn_ue.calibrators import Calibrator
 from knn_ue.data import Row, Task, TextRow, cache_folder, read_rows
 from knn_ue.demo.cache import key_of, key_of_folder, key_of_program, key_of_rows, load_outputs, save_outputs
 from knn_ue.demo.folder import demo_folder
-from knn_ue.demo.loop import loop_sentences, met_domains, told_sentences
+from knn_ue.demo.loop import Loop, loop_told, met_domains, told_sentences
 from knn_ue.demo.minilm import check_installed, model_folder
 from knn_ue.demo.text_report import written_report
 from knn_ue.errors import StorageError
@@ -82,7 +82,7 @@ class TextDemo:
     report: Path
     ue: Path
     evaluation: Evaluation
-    loop: Sequence[str]
+    loop: Loop
     verdicts: Sequence[str]
     explanations: Sequence[Explanation]
     sizes: Mapping[str, int]
@@ -153,7 +153,7 @@ def run_text_demo(
             _save_pipeline(folder, model, knn, outputs["validation"], familiarity)
         with clock("notice, ask, adapt"):
             met = met_domains(knn, {name: outputs[name] for name in (TEST, *OUT_OF_DOMAIN)}, familiarity)
-            loop = loop_sentences(met, told_sentences(knn, outputs[_TEXTS], familiarity)[-_N_STRANGE:])
+            loop = loop_told(met, told_sentences(knn, outputs[_TEXTS], familiarity)[-_N_STRANGE:])
         with clock("evaluate and report"):
             context = {
                 "command": "knn-ue demo --quick" if size == QUICK else "knn-ue demo",
@@ -168,7 +168,7 @@ def run_text_demo(
                 sets,
                 familiarity=familiarity,
                 n_bootstrap=size.n_bootstrap,
-                lead=loop,
+                loop=loop,
                 context=context,
                 key=key,
             )

@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import digest, key_of, key_of_program
+from knn_ue.demo.loop import Loop
 from knn_ue.evaluation import TEST, Evaluation, EvaluationOptions, Table
 from knn_ue.familiarity import Familiarity
 from knn_ue.metrics import Interval
@@ -35,12 +36,12 @@ def written_report(
     *,
     familiarity: Familiarity,
     n_bootstrap: int,
-    lead: Sequence[str],
+    loop: Loop,
     context: Mapping[str, str],
     key: str,
 ) -> WrittenReport:
     """Return the report in `folder`, written again unless all it is made of is unchanged; `key` names the data."""
-    wanted = key_of(key, key_of_program(), list(calibrators), list(lead))
+    wanted = key_of(key, key_of_program(), list(calibrators), asdict(loop))
     if (found := _read(folder, wanted)) is not None:
         return found
     report = build_report(
@@ -48,7 +49,8 @@ def written_report(
         sets[TEST],
         {name: outputs for name, outputs in sets.items() if name != TEST},
         title="A film model meets Amazon, the New York Times and tweets: it notices, asks for 50 labels, and adapts",
-        lead=lead,
+        lead=(loop.sentence,),
+        lead_tables=loop.tables,
         method="knn-ue",
         familiarity=familiarity,
         n_bootstrap=n_bootstrap,

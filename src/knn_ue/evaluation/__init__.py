@@ -4,10 +4,11 @@ from knn_ue.evaluation.answered import AnsweredSet, answered_sets
 from knn_ue.evaluation.comparison import Comparison, Kind, Verdict, compare
 from knn_ue.evaluation.definitions import DEFINITIONS, STYLES, UNDEFINED, Style
 from knn_ue.evaluation.evaluation import check_draws, evaluate, evaluate_sets
-from knn_ue.evaluation.tables import RAW, TEST, Evaluation, EvaluationOptions, Table, escaped
+from knn_ue.evaluation.tables import FAMILIARITY, RAW, TEST, Evaluation, EvaluationOptions, Table, bounds_of, escaped
 
 __all__ = [
     "DEFINITIONS",
+    "FAMILIARITY",
     "RAW",
     "STYLES",
     "TEST",
@@ -21,6 +22,7 @@ __all__ = [
     "Table",
     "Verdict",
     "answered_sets",
+    "bounds_of",
     "check_draws",
     "compare",
     "escaped",

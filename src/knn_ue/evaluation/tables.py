@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from knn_ue.errors import InvalidInputError, MissingExtraError
-from knn_ue.evaluation.definitions import STYLES, UNDEFINED
+from knn_ue.evaluation.definitions import STYLES, UNDEFINED, Style
 from knn_ue.metrics import Interval
 from knn_ue.shown import table_html
 from knn_ue.storage import library_version
@@ -30,6 +30,17 @@ class EvaluationOptions:
     n_bootstrap: int = 0
     level: float = 0.95
     seed: int = 0
+
+
+def bounds_of(style: Style, interval: Interval) -> str:
+    """Return the bounds as printed; where they do not contain the estimate, with the reason.
+
+    >>> bounds_of(STYLES["ece"], Interval(low=0.02, high=0.04, estimate=0.01))
+    '2.00 to 4.00 (resampling adds error)'
+    """
+    shown = f"{style.show(interval.low)} to {style.show(interval.high)}"
+    inside = not math.isfinite(interval.estimate) or interval.low <= interval.estimate <= interval.high
+    return shown if inside or not math.isfinite(interval.low) else f"{shown} (resampling adds error)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +76,7 @@ class Table:
         for metric in self.intervals[RAW]:
             style = STYLES[metric]
             found = [intervals[metric] for intervals in self.intervals.values()]
-            lines.append(_line(style.heading, [f"{style.show(x.low)} to {style.show(x.high)}" for x in found]))
+            lines.append(_line(style.heading, [bounds_of(style, x) for x in found]))
         return "\n".join(lines)
 
     def best(self, metric: str) -> str | None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from knn_ue.evaluation import RAW, TEST, AnsweredSet, Comparison, Kind, Verdict
 from knn_ue.metrics.inputs import top_label
+from knn_ue.reasons import percent
 
 TEMPERATURE = "temperature"
 NAMES: dict[Kind, str] = {
@@ -15,40 +16,36 @@ NAMES: dict[Kind, str] = {
     "detection": "OOD detection",
 }
 
-_SURE = 0.9
-_FEW_ROWS = 20  # fewer confident answers than this say nothing
+_MATCHES = 0.005  # a mean confidence this near the accuracy is called equal to it
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeadTable:
+    """A small table beneath the first sentences; the first column is a heading, the others are numbers or words."""
+
+    caption: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
-    """`lead`, two or three sentences for everyone; `verdicts`, who wins where, one sentence per other method."""
+    """`lead`, one sentence per set for everyone; `verdicts`, who wins where, one sentence per other method."""
 
     lead: tuple[str, ...]
     verdicts: tuple[str, ...]
+    tables: tuple[LeadTable, ...] = ()
 
 
 def headline(sets: Mapping[str, AnsweredSet], method: str, comparisons: Sequence[Comparison]) -> Headline:
     """Say what `method` does to the raw model's confidence on `sets`, and where it is better and worse."""
-    lead = [_how_honest(sets[TEST], method), _gap(comparisons, method)]
+    lead = [_claim(name, answered, method) for name, answered in sets.items()]
     lead.append(_changed_answers(sets, method))
     verdicts = [_against(RAW, "the raw model", comparisons)]
     if any(x.other == TEMPERATURE for x in comparisons):
         verdicts.append(_against(TEMPERATURE, "temperature scaling", comparisons))
     verdicts += _beaten_by_others(comparisons)
-    return Headline(lead=tuple(filter(None, lead)), verdicts=tuple(verdicts))
-
-
-def percent(fraction: float) -> str:
-    """Return a fraction as people read it; what is not all is never printed as 100 %.
-
-    >>> percent(0.8149), percent(0.9999), percent(1.0)
-    ('81.5 %', '> 99.9 %', '100 %')
-    """
-    if fraction >= 1.0 or fraction <= 0.0:
-        return f"{100 * fraction:.0f} %"
-    if fraction > 0.9995:
-        return "> 99.9 %"
-    return "< 0.1 %" if fraction < 0.0005 else f"{100 * fraction:.1f} %"
+    return Headline(lead=tuple(lead), verdicts=tuple(verdicts))
 
 
 def listed(items: Iterable[str]) -> str:
@@ -61,37 +58,29 @@ def listed(items: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _how_honest(test: AnsweredSet, method: str) -> str:
-    labels = test.outputs.require_labels("the headline")
-    confidence, correct = top_label(test.probs[RAW], labels, None, None)
-    ours, ours_correct = top_label(test.probs[method], labels, None, None)
-    sure, ours_sure = confidence >= _SURE, ours >= _SURE
-    if sure.sum() < _FEW_ROWS:
-        return (
-            f"The model is right in {percent(correct.mean())} of the {len(correct):,} test rows; it says it is "
-            f"{percent(confidence.mean())} sure on average, and {percent(ours.mean())} after calibration with {method}."
-        )
-    before = (
-        f"When the model says it is at least {100 * _SURE:.0f} % sure ({sure.sum():,} of {len(sure):,} test rows, on "
-        f"average {percent(confidence[sure].mean())}), it is right {percent(correct[sure].mean())} of the time"
-    )
-    if not ours_sure.any():
-        return f"{before}; after calibration with {method} it is never that sure."
-    return (
-        f"{before}; after calibration with {method} the answers it is that sure of ({ours_sure.sum():,}, on average "
-        f"{percent(ours[ours_sure].mean())}) are right {percent(ours_correct[ours_sure].mean())} of the time."
-    )
+def _claim(name: str, answered: AnsweredSet, method: str) -> str:
+    """Say in one sentence whether confidence and accuracy agree on a set, before and after calibration."""
+    labels = answered.outputs.labels
+    if labels is None:
+        before, after = (percent(float(answered.probs[x].max(axis=1).mean())) for x in (RAW, method))
+        return f"On {name} (no labels), the mean confidence is {before} before and {after} after calibration."
+    gaps = []
+    for probs in (answered.probs[RAW], answered.probs[method]):
+        confidence, correct = top_label(probs, labels, None, None)
+        gaps.append(float(confidence.mean() - correct.mean()))
+    where = "in domain" if name == TEST else "out of domain"
+    return f"On {name} ({where}), the model {_gap(gaps[0])}; calibrated with {method}, it {_gap(gaps[1])}."
 
 
-def _gap(comparisons: Sequence[Comparison], method: str) -> str:
-    changes = [
-        f"from {percent(x.theirs)} to {percent(x.ours)} on {x.set_name}"
-        for x in comparisons
-        if (x.kind, x.other) == ("calibration", RAW)
-    ]
-    if not changes:
-        return ""
-    return f"With {method} the average gap between confidence and accuracy (ECE) goes {listed(changes)}."
+def _gap(gap: float) -> str:
+    """Return what a mean confidence minus accuracy means.
+
+    >>> _gap(0.071), _gap(0.001)
+    ('overstates its accuracy by 7.1 points', 'matches its accuracy on average')
+    """
+    if abs(gap) < _MATCHES:
+        return "matches its accuracy on average"
+    return f"{'overstates' if gap > 0 else 'understates'} its accuracy by {100 * abs(gap):.1f} points"
 
 
 def _changed_answers(sets: Mapping[str, AnsweredSet], method: str) -> str:
@@ -135,19 +124,10 @@ def _significantly(comparisons: Sequence[Comparison]) -> str:
 
 
 def _places(comparisons: Sequence[Comparison], verdict: Verdict) -> list[str]:
-    """Return a phrase for each metric with this verdict somewhere, naming the sets; a loss also in numbers."""
+    """Return a phrase for each metric with this verdict somewhere, naming the sets; the numbers are in the tables."""
     phrases = []
     for kind, name in NAMES.items():
-        sets = [
-            f"{x.set_name}: {_number(x, x.ours)} against {_number(x, x.theirs)}" if verdict == "worse" else x.set_name
-            for x in comparisons
-            if x.kind == kind and x.verdict == verdict
-        ]
+        sets = [x.set_name for x in comparisons if x.kind == kind and x.verdict == verdict]
         if sets:
             phrases.append(f"{name} ({', '.join(sets)})")
     return phrases
-
-
-def _number(comparison: Comparison, value: float) -> str:
-    text = comparison.style.show(value)
-    return f"{text} %" if comparison.style.unit == "%" and np.isfinite(value) else text

@@ -4,9 +4,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from knn_ue.evaluation import DEFINITIONS, RAW, TEST
-from knn_ue.report.headline import listed, percent
+from knn_ue.reasons import percent
+from knn_ue.report.cards import cards
+from knn_ue.report.headline import listed
 from knn_ue.report.html_page import page
-from knn_ue.report.html_tables import comparison_table, full_tables, key_tables, name_of, neighbor_table, plain, prose
+from knn_ue.report.html_tables import (
+    comparison_table,
+    full_tables,
+    key_tables,
+    lead_table,
+    name_of,
+    neighbor_table,
+    plain,
+    prose,
+)
 from knn_ue.report.mistakes import Mistake
 from knn_ue.report.pictures import Picture, PictureKind
 from knn_ue.report.wording import COMPARISONS, about_intervals, mistakes_heading, shortened
@@ -81,20 +92,24 @@ def _about(report: "Report") -> str:
 
 
 def _summary(report: "Report") -> Iterator[str]:
-    yield '<div class="card lead">'
-    yield f"<p>{' '.join(map(prose, report.headline.lead))}</p>"
-    yield f"<ul>{''.join(f'<li>{prose(verdict)}</li>' for verdict in report.headline.verdicts)}</ul>\n</div>"
-    changes = [x for x in report.comparisons if (x.kind, x.other) == ("calibration", RAW)]
-    if changes:
-        yield '<dl class="tiles">'
-        for x in changes:
-            shown = f"{x.style.show(x.theirs)} → {x.style.show(x.ours)} %"
-            yield f"<div><dt>Calibration error on {name_of(x.set_name)}</dt>"
-            verdict = f"{x.verdict} {'from' if x.verdict.startswith('no') else 'than'} raw"
-            yield f'<dd class="big">{shown}</dd><dd class="{x.verdict.split()[0]}">{verdict}</dd></div>'
-        yield "</dl>"
+    yield f'<div class="card lead">{"".join(f"<p>{prose(sentence)}</p>" for sentence in report.headline.lead)}</div>'
+    yield from map(lead_table, report.headline.tables)
+    if (first := _headline_picture(report)) is not None:
+        yield _figure(first, _PICTURES["reliability"])
+    yield '<dl class="tiles">'
+    for card in cards(report):
+        yield f'<div><dt>{plain(card.title)}</dt><dd class="big">{prose(card.value)}</dd>'
+        yield f'<dd class="{card.verdict or "soft"}">{plain(card.note)}</dd></div>'
+    yield "</dl>"
+    verdicts = "".join(f"<li>{prose(verdict)}</li>" for verdict in report.headline.verdicts)
+    yield f'<div class="card verdicts"><ul>{verdicts}</ul></div>'
     for note in report.notes:
         yield f'<div class="card note"><p>{plain(note)}</p></div>'
+
+
+def _headline_picture(report: "Report") -> Picture | None:
+    """Return the picture that stands at the head: whether confidence and accuracy agree in domain."""
+    return next((x for x in report.pictures if (x.kind, x.set_name) == ("reliability", TEST)), None)
 
 
 def _numbers(report: "Report") -> Iterator[str]:
@@ -113,7 +128,11 @@ def _numbers(report: "Report") -> Iterator[str]:
 
 
 def _pictures(report: "Report", kind: PictureKind, text: str) -> Iterator[str]:
-    pictures = [picture for picture in report.pictures if picture.kind == kind]
+    first = _headline_picture(report)
+    pictures = [picture for picture in report.pictures if picture.kind == kind and picture is not first]
+    if not pictures and report.pictures and kind == "reliability" and first is not None:
+        yield '<p>The picture is <a href="#summary">at the head of this report</a>.</p>'
+        return
     yield f"<p>{plain(text if pictures else report.no_pictures or 'No set has labels.')}</p>"
     if pictures:
         yield '<div class="grid">'
@@ -121,11 +140,16 @@ def _pictures(report: "Report", kind: PictureKind, text: str) -> Iterator[str]:
         yield "</div>"
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: Picture, introduced: tuple[str, str] | None = None) -> str:
+    """Return a picture with its caption; the one at the head is `introduced` by a title and what to look for."""
     svg = picture.svg.replace("<svg ", f'<svg role="img" aria-label="{plain(picture.alt)}" ', 1)
     where = "in domain" if picture.set_name == TEST else "out of domain"
     caption = f"<strong>{name_of(picture.set_name)}</strong> ({where}). {prose(picture.description)}"
-    return f'<figure class="card"><div class="paper">{svg}</div>\n<figcaption>{caption}</figcaption></figure>'
+    kind = "card"
+    if introduced is not None:
+        caption = f"<strong>{plain(introduced[0])}</strong> {prose(introduced[1])}<br>{caption}"
+        kind = "card headline"
+    return f'<figure class="{kind}"><div class="paper">{svg}</div>\n<figcaption>{caption}</figcaption></figure>'
 
 
 def _mistakes(report: "Report") -> Iterator[str]:

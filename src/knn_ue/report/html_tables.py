@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from knn_ue.evaluation import STYLES, TEST, UNDEFINED, Comparison, Evaluation, Kind, Table
-from knn_ue.report.headline import NAMES
+from knn_ue.evaluation import STYLES, TEST, UNDEFINED, Comparison, Evaluation, Kind, Table, bounds_of
+from knn_ue.report.headline import NAMES, LeadTable
 from knn_ue.report.wording import difference
 
 if TYPE_CHECKING:
@@ -76,6 +76,15 @@ def key_tables(report: "Report") -> Iterator[str]:
         yield box(question, _table(caption, ["method", *sets], rows))
 
 
+def lead_table(table: LeadTable) -> str:
+    """Return a small table that stands beneath the first sentences; its first column may be long."""
+    rows = []
+    for heading, *cells in table.rows:
+        shown = "".join(f"<td>{prose(cell)}</td>" for cell in cells)
+        rows.append(f'<tr><th scope="row" class="wide">{plain(heading)}</th>{shown}</tr>')
+    return box(table.caption, _table(plain(table.caption), list(map(plain, table.headings)), rows))
+
+
 def full_tables(evaluation: Evaluation, ours: str) -> Iterator[str]:
     """Yield every number there is: metrics down, methods across."""
     for table in evaluation.tables.values():
@@ -136,7 +145,7 @@ def _cell(table: Table, method: str, metric: str) -> str:
     if not table.intervals or shown == UNDEFINED:
         return f"<td>{value}</td>"
     interval = table.intervals[method][metric]
-    bounds = f"{style.show(interval.low)} to {style.show(interval.high)}"
+    bounds = plain(bounds_of(style, interval)).replace(" (", "<br>(")
     return f'<td>{value}<span class="unseen">, interval </span><span class="interval">{bounds}</span></td>'
 
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from knn_ue.evaluation import DEFINITIONS, escaped
-from knn_ue.report.headline import NAMES, percent
+from knn_ue.reasons import percent
+from knn_ue.report.cards import Card, cards
+from knn_ue.report.headline import NAMES, LeadTable
 from knn_ue.report.mistakes import Mistake
 from knn_ue.report.wording import (
     COMPARISONS,
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 def to_markdown(report: "Report") -> str:
     """Return the whole report as Markdown."""
     parts = [f"# {escaped(report.title)}", *map(escaped, report.headline.lead)]
+    parts += map(_lead_table, report.headline.tables)
+    parts.append("\n".join(["| | | |", "|---|--:|---|", *map(_card, cards(report))]))
     parts.append("\n".join(f"- {escaped(verdict)}" for verdict in report.headline.verdicts))
     parts += [f"> {escaped(note)}" for note in report.notes]
     parts += ["## The numbers", report.evaluation.to_markdown().strip()]
@@ -33,6 +37,17 @@ def to_markdown(report: "Report") -> str:
     parts += ["## How it was made"]
     parts.append("\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in report.context.items()))
     return "\n\n".join(parts) + "\n"
+
+
+def _lead_table(table: LeadTable) -> str:
+    lines = [table.headings, ["---", *["--:"] * (len(table.headings) - 1)], *table.rows]
+    return "\n".join(
+        [f"**{escaped(table.caption)}**", "", *(f"| {' | '.join(map(escaped, line))} |" for line in lines)]
+    )
+
+
+def _card(card: Card) -> str:
+    return f"| {escaped(card.title)} | {escaped(card.value)} | {escaped(card.note)} |"
 
 
 def _comparisons(report: "Report") -> str:

@@ -12,7 +12,8 @@ from knn_ue.errors import require
 from knn_ue.evaluation import RAW, STYLES, AnsweredSet, Evaluation
 from knn_ue.metrics.inputs import top_label
 from knn_ue.plots import confidence_histogram, reliability_diagram, risk_coverage
-from knn_ue.report.headline import listed, percent
+from knn_ue.reasons import percent
+from knn_ue.report.headline import listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

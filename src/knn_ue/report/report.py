@@ -24,7 +24,7 @@ from knn_ue.evaluation import (
     evaluate_sets,
 )
 from knn_ue.familiarity import Familiarity
-from knn_ue.report.headline import TEMPERATURE, Headline, headline
+from knn_ue.report.headline import TEMPERATURE, Headline, LeadTable, headline
 from knn_ue.report.html import to_html
 from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
@@ -114,6 +114,7 @@ def build_report(
     n_bootstrap: int = 200,
     seed: int = 0,
     lead: Sequence[str] = (),
+    lead_tables: Sequence[LeadTable] = (),
     notes: Sequence[str] = (),
     context: Mapping[str, str] | None = None,
     familiarity: Familiarity | None = None,
@@ -123,7 +124,8 @@ def build_report(
     The report is about `method`, by default "knn-ue" if it is there, else the last. `explain_with` finds the neighbors
     of mistakes, by default the method itself or the first that explains; `n_mistakes` are shown of each set before and
     as many after calibration. OOD detection by `familiarity`, if given, stands beside that by confidence. `lead` are
-    sentences to begin with. `context` says how it was made (command, model, data); versions and seeds are added.
+    sentences to begin with, `lead_tables` small tables beneath them. `context` says how it was made (command, model,
+    data); versions and seeds are added.
 
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs
@@ -147,7 +149,7 @@ def build_report(
         method=method,
         sizes={name: len(answered.outputs) for name, answered in sets.items()},
         evaluation=evaluation,
-        headline=_led(headline(sets, method, comparisons), lead),
+        headline=_led(headline(sets, method, comparisons), lead, lead_tables),
         comparisons=comparisons,
         pictures=pictures,
         no_pictures=no_pictures,
@@ -158,8 +160,8 @@ def build_report(
     )
 
 
-def _led(found: Headline, lead: Sequence[str]) -> Headline:
-    return replace(found, lead=(*lead, *found.lead))
+def _led(found: Headline, lead: Sequence[str], tables: Sequence[LeadTable]) -> Headline:
+    return replace(found, lead=(*lead, *found.lead), tables=tuple(tables))
 
 
 def _pictures(

@@ -1,7 +1,7 @@
 """Neighbors -> the weight that multiplies the logits: its formula, its fit, its explanation."""
 
 from knn_ue.answers import Explanation, NeighborExample
-from knn_ue.weighting.explain import explain_rows
+from knn_ue.weighting.explain import Typical, explain_rows, other_majority
 from knn_ue.weighting.fit import TAU_RANGE, fit_weight
 from knn_ue.weighting.formula import (
     Distance,
@@ -11,6 +11,7 @@ from knn_ue.weighting.formula import (
     agreement,
     knn_weight,
     knn_weight_gradient,
+    positive_total,
 )
 from knn_ue.weighting.scaling import (
     ScaledLogits,
@@ -28,6 +29,7 @@ __all__ = [
     "Positivity",
     "ScaledLogits",
     "TemperatureMap",
+    "Typical",
     "Weight",
     "WeightParams",
     "agreement",
@@ -38,4 +40,6 @@ __all__ = [
     "fit_weight",
     "knn_weight",
     "knn_weight_gradient",
+    "other_majority",
+    "positive_total",
 ]

@@ -82,10 +82,15 @@ def knn_weight(
     label_term: FloatArray = np.zeros(len(neighbors))
     if params.lam > 0:
         label_term = params.lam * (agreement(neighbors, predicted) + params.b)
-    raw = distance_term + label_term
+    total = positive_total(distance_term + label_term, positivity)
+    return Weight(total=total, distance_term=distance_term, label_term=label_term)
+
+
+def positive_total(raw: FloatArray, positivity: Positivity) -> FloatArray:
+    """Return the weight (n,) whose two terms add up to `raw`: never 0, never below."""
     total = smooth_floor(raw, FLOOR_WIDTH)[0] if positivity == "floor" else raw
     # exp(-d / tau) underflows to 0 far away; a weight of exactly 0 would forget the prediction.
-    return Weight(total=np.maximum(total, MIN_WEIGHT), distance_term=distance_term, label_term=label_term)
+    return np.maximum(total, MIN_WEIGHT)
 
 
 def knn_weight_gradient(

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BeforeValidator
 
 from knn_ue.pipeline.domains import asked_domains
+from knn_ue.reasons import familiarity_sentence
 from knn_ue.report.html_page import style_sheet
 from knn_ue.serving.http import inputs
 from knn_ue.serving.http.guard import ClientGoneError
@@ -102,7 +103,14 @@ def _add_questions(router: APIRouter, service: Service) -> None:
         """Answer, and say why: the weight and its two terms, all neighbors, and a map of the neighborhood."""
         done = await _ask(service, request, body, "explain")
         pairs = zip(done.answers, done.why, strict=True)
-        found = [{"answer": answer.to_dict(), "why": [row.to_dict() for row in why]} for answer, why in pairs]
+        found = [
+            {
+                "answer": answer.to_dict(),
+                "why": [row.to_dict() for row in why],
+                "familiarity_in_words": familiarity_sentence(answer.familiarity, answer.unfamiliar) or None,
+            }
+            for answer, why in pairs
+        ]
         note = neighbor_note(done.served)
         return _json({"explanations": found, "note": note, "generation": done.served.generation})
 

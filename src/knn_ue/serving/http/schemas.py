@@ -218,6 +218,7 @@ class Explained(BaseModel):
 
     answer: AnyAnswer
     why: list[Why]
+    familiarity_in_words: str | None
 
 
 class ExplainResponse(BaseModel):

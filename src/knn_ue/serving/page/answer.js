@@ -1,31 +1,31 @@
 // Whether the input is like the training data, what the model says, its calibrated score, and why.
 
 import { bar, byId, el, number, percent } from "./dom.js";
-import { familiarityCard, familiarityWords } from "./familiarity.js";
+import { familiarityCard } from "./familiarity.js";
 import { feedback } from "./feedback.js";
 import { neighborhood } from "./neighbors.js";
-import { reasonLines } from "./reasons.js";
 import { sentenceWithEntities, wholeSentence } from "./words.js";
 
 /** Show an explanation; returns what to call when the threshold moves. */
 export function showAnswer(found, context) {
-  const { answer, why } = found.explanations[0];
+  const { answer, why, familiarity_in_words: known } = found.explanations[0];
   const place = el("div");
   const tagging = "words" in answer;
   const chosen = { word: tagging ? (answer.entities[0]?.start ?? 0) : 0 };
   const correction = feedback(answer, why, context); // made once: what is chosen in it must outlive the next drawing
   const draw = () => {
     const opened = place.querySelector("details.classes")?.open;
+    const numbers = place.querySelector("details.terms")?.open;
     const parts = tagging
       ? [sentenceWithEntities(answer, why, chosen, context.page.threshold, (word) => choose(word))]
       : [];
     const near = neighborhood(why[chosen.word], found.note, context);
     byId("side").replaceChildren(...(near.map ? [near.map] : []));
     place.replaceChildren(
-      ...[familiarityCard(answer)].filter(Boolean),
+      ...[familiarityCard(answer, known, context.page.info)].filter(Boolean),
       ...parts,
-      confidenceCard(why[chosen.word], tagging ? answer.words[chosen.word].word : null, context, answer, opened),
-      reasonsCard(why[chosen.word], found.note),
+      answerCard(why[chosen.word], tagging ? answer.words[chosen.word].word : null, context, answer, opened),
+      reasonsCard(why[chosen.word], found.note, numbers),
       correction,
       near.list,
     );
@@ -37,77 +37,102 @@ export function showAnswer(found, context) {
   };
   draw();
   byId("answer").replaceChildren(place);
-  byId("status").textContent = spoken(answer, why);
+  byId("status").textContent = spoken(found.explanations[0]);
   return draw;
 }
 
-function spoken(answer, why) {
-  const strange = answer.unfamiliar ? `${familiarityWords(answer)} ` : "";
+function spoken({ answer, why, familiarity_in_words: known }) {
+  const strange = answer.unfamiliar ? `${known} ` : "";
   if ("words" in answer) return `${strange}${answer.entities.length} entities in ${answer.words.length} words. ${wholeSentence(answer)}`;
-  return `${strange}The answer is ${why[0].label}: the model is ${percent(why[0].raw_score)} sure, the calibrated score is ${percent(why[0].score)}.`;
+  return `${strange}The answer is ${why[0].label}. The calibrated score is ${percent(why[0].score)}, the model alone says ${percent(why[0].raw_score)}.`;
 }
 
-function confidenceCard(why, word, context, answer, opened) {
+function answerCard(why, word, context, answer, opened) {
   const tagging = word !== null;
   const least = context.page.threshold?.value() ?? 0;
-  const abstains = why.score < least;
-  // In tagging whole entities are answered or not; the sentence above shows which.
-  const verdict = abstains ? el("span", { class: "tag differs" }, "✗ too unsure to answer") : el("span", { class: "tag agrees" }, "✓ sure enough to answer");
-  const marks = least > 0 && !tagging ? [{ value: least, title: `threshold ${number(least)}` }] : [];
   return el(
     "section",
     { class: "card", "aria-labelledby": "answer-title" },
     el("h2", { id: "answer-title" }, word === null ? "The answer" : `The word “${word}”`),
-    el("p", { class: "predicted" }, el("strong", {}, why.label), " ", tagging ? null : verdict),
-    bar({ name: "The model says", value: why.raw_score, most: 1, shown: percent(why.raw_score), kind: "raw", marks }),
-    bar({ name: "Calibrated", value: why.score, most: 1, shown: percent(why.score), kind: "calibrated", marks }),
-    el("p", {}, comparison(why, answer, context.page.info)),
-    otherClasses(why, opened),
+    el("p", { class: "predicted" }, el("strong", {}, why.label), " ", el("span", { class: "score" }, percent(why.score)), " ", answer.unfamiliar ? el("span", { class: "tag differs" }, "⚠ do not rely on this score") : null, " ", tagging ? null : badge(why, least)),
+    el("p", { class: "soft" }, basis(why, answer, context.page.info)),
+    distribution(why, tagging ? 0 : least, opened),
   );
+}
+
+/** Above or below the threshold, where there is one; in tagging whole entities are answered or not, as the sentence shows. */
+function badge(why, least) {
+  if (least <= 0) return null;
+  if (why.score < least) return el("span", { class: "tag differs" }, `✗ below the threshold ${number(least)}: it abstains`);
+  return el("span", { class: "tag agrees" }, `✓ above the threshold ${number(least)}`);
 }
 
 /** What the score was calibrated on; never that it is right. */
-function comparison(why, answer, info) {
-  const points = 100 * (why.score - why.raw_score);
-  const change = Math.abs(points) < 1 ? "leaves the model's confidence as it is" : `${points < 0 ? "lowers" : "raises"} the model's confidence by ${Math.abs(points).toFixed(1)} points`;
-  const doubt = answer.unfamiliar ? " This input does not resemble them, so neither number can be relied on." : "";
-  return `Calibration ${change}. It was fitted on ${info.n_validation} validation rows.${doubt}`;
+function basis(why, answer, info) {
+  const where = `The model alone says ${percent(why.raw_score)}. The score is calibrated on ${info.n_validation} validation rows: it holds on average for inputs like them`;
+  return answer.unfamiliar ? `${where}, and this one is not.` : `${where}, not for each single one.`;
 }
 
-function otherClasses(why, open) {
-  if (why.classes.length < 3) return null;
+const FIRST = 5;
+
+/** The likeliest labels: calibrated above, the model's own below it. */
+function distribution(why, least, opened) {
+  const rows = why.classes.map((one) => classRow(one, one.label === why.label ? least : 0));
+  const rest = rows.splice(FIRST);
   return el(
-    "details",
-    { class: "classes", open },
-    el("summary", {}, "All likely labels"),
-    why.classes.map((one) => bar({ name: one.label, value: one.score, most: 1, shown: percent(one.score), kind: "calibrated" })),
+    "div",
+    { class: "distribution", role: "group", "aria-label": "Scores of the labels" },
+    el("p", { class: "soft legend" }, el("span", { class: "swatch calibrated" }), "calibrated ", el("span", { class: "swatch raw" }), "the model alone"),
+    rows,
+    rest.length ? el("details", { class: "classes", open: opened }, el("summary", {}, `${rest.length} more labels`), rest) : null,
   );
 }
 
-function reasonsCard(why, note) {
-  const card = el("section", { class: "card", "aria-labelledby": "why-title" }, el("h2", { id: "why-title" }, "Why"));
-  card.append(el("p", {}, weightSentence(why)));
+function classRow(one, least) {
+  const fill = (kind, share) => el("span", { class: `fill ${kind}`, style: { width: `${100 * share}%` } });
+  return el(
+    "div",
+    { class: "class-row" },
+    el("span", { class: "bar-name" }, one.label),
+    el(
+      "span",
+      { class: "two-tracks", "aria-hidden": "true" },
+      fill("calibrated", one.score),
+      fill("raw", one.raw_score),
+      least > 0 ? el("span", { class: "bar-mark", title: `threshold ${number(least)}`, style: { left: `${100 * least}%` } }) : null,
+    ),
+    el("span", { class: "bar-value" }, el("strong", {}, percent(one.score)), el("span", { class: "soft" }, ` model ${percent(one.raw_score)}`)),
+  );
+}
+
+function reasonsCard(why, note, opened) {
+  const card = el("section", { class: "card", "aria-labelledby": "why-title" }, el("h2", { id: "why-title" }, "Why this score"));
+  const steps = [
+    ["Model alone", why.raw_score, "raw"],
+    ["Model-wide", why.usual_score, "step"],
+    ["This input", why.score, "calibrated"],
+  ];
+  if (why.usual_score !== undefined) card.append(...steps.map(([name, value, kind]) => bar({ name, value, most: 1, shown: percent(value), kind })));
+  const said = ["calibration", "neighborhood", "neighbors"].map((part) => why.in_words[part]).filter(Boolean);
+  card.append(el("ul", { class: "said" }, said.map((text) => el("li", { dir: "auto" }, text))));
   if (why.distance_term === null) {
     if (note) card.append(el("p", { class: "soft" }, note));
     return card;
   }
-  const terms = [
-    ["Nearness", why.distance_term, why.usual_distance_term],
-    ["Agreement", why.label_term, why.usual_label_term],
-  ];
-  const most = Math.max(...terms.flatMap(([, value, usual]) => [value, usual ?? 0]), 1e-9);
-  for (const [name, value, usual] of terms) {
-    const marks = usual === null ? [] : [{ value: usual, title: `usual: ${number(usual)}` }];
-    const shown = usual === null ? number(value) : `${number(value)} (usual ${number(usual)})`;
-    card.append(bar({ name, value, most, shown, kind: "term", marks }));
-  }
-  card.append(el("ul", { class: "reasons" }, reasonLines(why, "Both are as usual.").map((text) => el("li", {}, text))));
+  card.append(terms(why, opened));
   return card;
 }
 
-function weightSentence(why) {
-  if (why.weight === null) return "This method does not multiply the logits by a weight.";
-  const effect = why.weight < 0.995 ? "less sure" : why.weight > 1.005 ? "surer" : "exactly as sure";
-  const parts = why.distance_term === null ? "" : `, ${number(why.distance_term)} from nearness and ${number(why.label_term)} from agreement`;
-  return `The logits are multiplied by ${number(why.weight)}${parts}: that makes the answer ${effect}.`;
+function terms(why, open) {
+  const rows = [
+    ["Nearness", why.distance_term, why.usual_distance_term],
+    ["Agreement", why.label_term, why.usual_label_term],
+  ];
+  const most = Math.max(...rows.flatMap(([, value, usual]) => [value, usual ?? 0]), 1e-9);
+  const bars = rows.map(([name, value, usual]) => {
+    const marks = usual === null ? [] : [{ value: usual, title: `usual: ${number(usual)}` }];
+    return bar({ name, value, most, shown: usual === null ? number(value) : `${number(value)} (usual ${number(usual)})`, kind: "term", marks });
+  });
+  const usual = why.usual_weight === undefined ? "" : `; in a typical neighborhood by ${number(why.usual_weight)}`;
+  return el("details", { class: "terms", open }, el("summary", {}, "The numbers behind it"), el("p", { class: "soft" }, `The logits are multiplied by ${number(why.weight)}, the sum of two terms${usual}. A line marks the usual value.`), bars);
 }

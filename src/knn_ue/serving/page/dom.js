@@ -19,8 +19,12 @@ export const svg = (tag, attributes = {}, ...children) => fill(document.createEl
 
 export const byId = (id) => document.getElementById(id);
 
-/** Show a share as people read it: 0.5355 is "53.6 %". */
-export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+/** Show a share as people read it, as the server does: what is not all is never shown as 100 %. */
+export function percent(share) {
+  if (share >= 1 || share <= 0) return `${100 * share} %`;
+  if (share > 0.9995) return "> 99.9 %";
+  return share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
+}
 
 /** Show a number with three significant digits, never in powers of ten unless it is small; what is tiny is 0. */
 export function number(value) {

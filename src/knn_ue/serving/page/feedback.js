@@ -20,7 +20,7 @@ export function feedback(answer, why, context) {
     el("div", { class: "row" }, button),
   );
   const change = tagging ? el("details", {}, el("summary", {}, "Correct the tags"), form) : form;
-  card.append(el("p", {}, tagging ? "Give each word its right tag." : "Choose what it really is; storing a right answer helps, too."), change, told, refit(info, told, context));
+  card.append(el("p", {}, tagging ? "Give each word its right tag." : "Choose the right label. Confirming a right answer helps, too."), change, told, refit(info, told, context));
   return card;
 }
 
@@ -55,19 +55,19 @@ async function store(event, selects, button, told, context, tagging) {
 
 async function takeBack(ids, told, context) {
   for (const id of ids) await remove(`/examples/${id}`);
-  told.textContent = "Taken back: the example is forgotten.";
+  told.textContent = "Undone: the example is removed.";
   await context.again("told");
 }
 
 function refit(info, told, context) {
-  const button = el("button", { type: "button", class: "quiet" }, "Fit the weight again");
+  const button = el("button", { type: "button", class: "quiet" }, "Refit the calibration");
   button.onclick = () =>
     context.attempt(async () => {
       button.disabled = true;
       told.textContent = "Fitting on the validation rows …";
       try {
         await post("/refit");
-        told.textContent = "Fitted again: weight, threshold and drift now count every stored example.";
+        told.textContent = "Refitted: weight, threshold and drift now count every stored example.";
         await context.again("told");
       } catch (error) {
         told.textContent = "";

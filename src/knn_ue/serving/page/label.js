@@ -25,11 +25,11 @@ function showStart(state, told = []) {
   };
   if (info.read_only) return say(state, "This server changes nothing: it was started with --read-only.");
   if (info.pool.source === "none") {
-    return say(state, "Scores hold where the model was fitted. To make them right in another domain, start the server with --ask POOL or --keep-recent N, and label some inputs here.", told);
+    return say(state, "Scores are calibrated on the validation rows. To recalibrate for another domain, start the server with --ask POOL or --keep-recent N, then label some inputs here.", told);
   }
   const begin = el("button", { type: "button", id: "label-begin", disabled: !info.pool.n }, `Label ${Math.min(WANTED, info.pool.n || WANTED)}`);
   begin.onclick = () => state.attempt(() => start(state));
-  say(state, `Scores hold where the model was fitted. Label some inputs, drawn at random ${where[info.pool.source]}, and they will hold there, too.`, told);
+  say(state, `Scores are calibrated on the validation rows. To recalibrate for other inputs, label some of them, drawn at random ${where[info.pool.source]}.`, told);
   state.body.append(el("div", { class: "row" }, begin), domains(state));
 }
 

@@ -88,10 +88,10 @@ function table(entities, least) {
       el("td", {}, percent(entity.raw_score)),
       el("td", {}, percent(entity.score)),
       known ? el("td", { class: entity.unfamiliar ? "differs" : null }, `${entity.unfamiliar ? "⚠ " : ""}p = ${shownP(entity.familiarity)}`) : null,
-      el("td", { class: "text" }, entity.score < least ? "✗ too unsure" : "✓ answered"),
+      least > 0 ? el("td", { class: "text" }, entity.score < least ? "✗ below" : "✓ above") : null,
     ),
   );
-  const heads = ["Entity", "Type", "Model says", "Calibrated", ...(known ? ["Familiarity"] : []), "Threshold"];
+  const heads = ["Entity", "Type", "Model says", "Calibrated", ...(known ? ["Familiarity"] : []), ...(least > 0 ? ["Threshold"] : [])];
   const numbers = new Set(["Model says", "Calibrated", "Familiarity"]);
   return el(
     "div",

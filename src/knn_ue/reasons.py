@@ -1,0 +1,148 @@
+"""The one place that puts an explanation into words: Python, `knn-ue explain`, the server and its page share it.
+
+The words are derived from the numbers that are shown, so that they cannot contradict them. They separate what
+calibration does to every input of the model (in a typical neighborhood) from what the neighborhood of this input adds,
+and never claim that a score is right.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+_TYPICAL_SHARE = 0.1  # agreement that differs from the usual by less than this share of the neighbors is not remarked
+
+
+class Explained(Protocol):
+    """What the words are made of; see `knn_ue.answers.Explanation`."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def raw_score(self) -> float: ...
+    @property
+    def usual_score(self) -> float | None: ...
+    @property
+    def n_agreeing(self) -> int | None: ...
+    @property
+    def usual_n_agreeing(self) -> int | None: ...
+    @property
+    def n_neighbors(self) -> int: ...
+    @property
+    def majority_label(self) -> str | None: ...
+    @property
+    def n_majority(self) -> int | None: ...
+    @property
+    def raised_by(self) -> tuple[str, ...]: ...
+    @property
+    def lowered_by(self) -> tuple[str, ...]: ...
+    @property
+    def familiarity(self) -> float | None: ...
+    @property
+    def unfamiliar(self) -> bool | None: ...
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction as people read it; what is not all is never printed as 100 %.
+
+    >>> percent(0.8149), percent(0.9999), percent(1.0)
+    ('81.5 %', '> 99.9 %', '100 %')
+    """
+    if fraction >= 1.0 or fraction <= 0.0:
+        return f"{100 * fraction:.0f} %"
+    if fraction > 0.9995:
+        return "> 99.9 %"
+    return "< 0.1 %" if fraction < 0.0005 else f"{100 * fraction:.1f} %"
+
+
+def sentences(explained: Explained) -> dict[str, str]:
+    """Return the sentences of an explanation by what they are about; a part without anything to say is left out.
+
+    `familiarity` (whether the input is like the training data), `calibration` (what happens to every input),
+    `neighborhood` (what this input's neighborhood adds), `neighbors` (which labels they have).
+    """
+    found = {
+        "familiarity": familiarity_sentence(explained.familiarity, explained.unfamiliar),
+        "calibration": _calibration(explained),
+        "neighborhood": _neighborhood(explained),
+        "neighbors": _neighbors(explained),
+    }
+    return {part: sentence for part, sentence in found.items() if sentence}
+
+
+def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None) -> str:
+    """Return what is known of an input, or "" where nothing is.
+
+    >>> familiarity_sentence(0.001, True).split(". ")[0]
+    'Unlike anything it was trained on (p = 0.001)'
+    """
+    if familiarity is None:
+        return ""
+    if unfamiliar:
+        return (
+            f"Unlike anything it was trained on (p = {familiarity:.2g}). "
+            "The score was calibrated on other inputs and may be far off for this one."
+        )
+    share = f"{100 * familiarity:.0f} %" if familiarity >= 0.1 else percent(familiarity)
+    return f"Like the validation inputs: {share} of them are at least as unusual."
+
+
+def _calibration(explained: Explained) -> str:
+    raw = percent(explained.raw_score)
+    if explained.usual_score is None:
+        if raw == percent(explained.score):
+            return f"Calibration leaves the model's {raw} unchanged."
+        verb = _verb(explained.score > explained.raw_score)
+        return f"Calibration {verb} the model's {raw} to {percent(explained.score)}."
+    usual = percent(explained.usual_score)
+    if usual == raw:
+        return f"Model-wide: in a typical neighborhood, calibration leaves the model's {raw} unchanged."
+    verb = _verb(explained.usual_score > explained.raw_score)
+    return f"Model-wide: in a typical neighborhood, calibration {verb} the model's {raw} to {usual}."
+
+
+def _neighborhood(explained: Explained) -> str:
+    if explained.usual_score is None:
+        return ""
+    score = percent(explained.score)
+    if score == percent(explained.usual_score):
+        return f"This input: its neighborhood hardly changes that ({score})."
+    raises = explained.score > explained.usual_score
+    because, despite = explained.raised_by, explained.lowered_by
+    if not raises:
+        because, despite = despite, because
+    reasons = f", because of {_listed(because)}" if because else ""
+    against = f", despite {_listed(despite)}" if despite else ""
+    return f"This input: its neighborhood {_verb(raises)} that to {score}{reasons}{against}."
+
+
+def _neighbors(explained: Explained) -> str:
+    n_agreeing, n = explained.n_agreeing, explained.n_neighbors
+    if n_agreeing is None or not n:
+        return ""
+    count = "All" if n_agreeing == n > 1 else "None of the" if not n_agreeing else f"{n_agreeing} of the"
+    usual = explained.usual_n_agreeing
+    differs = usual is not None and abs(n_agreeing - usual) >= max(1, _TYPICAL_SHARE * n)
+    compared = f" (usually {usual})" if differs else ""
+    said = [f"{count} {n} nearest training examples are labeled {explained.label}, as predicted{compared}."]
+    if explained.majority_label is not None and explained.n_majority is not None:
+        most = "Most of them are" if 2 * explained.n_majority > n else "Their most common label is another one:"
+        labeled = "labeled " if 2 * explained.n_majority > n else ""
+        said.append(f"{most} {labeled}{explained.majority_label} ({explained.n_majority} of {n}).")
+    if differs and explained.usual_score is not None and not _names_agreement(explained):
+        said.append("Agreement has little influence on the scores of this model.")
+    if explained.unfamiliar:
+        said.append("The input is unfamiliar, so its neighbors say little about it.")
+    return " ".join(said)
+
+
+def _names_agreement(explained: Explained) -> bool:
+    return any("agreement" in reason for reason in (*explained.raised_by, *explained.lowered_by))
+
+
+def _verb(raises: bool) -> str:
+    return "raises" if raises else "lowers"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(parts)
