@@ -33,7 +33,7 @@ from knn_ue.storage.meta import (
     open_plain_file,
     read_meta,
 )
-from knn_ue.storage.tensors import is_mapped, map_arrays, write_arrays
+from knn_ue.storage.tensors import map_arrays, write_arrays
 
 _ARRAYS = "arrays"
 
@@ -273,7 +273,7 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
         folders[name] = folder / entry["name"]
         if folders[name].is_symlink() or read_meta(folders[name])["identity"] != entry["identity"]:
             raise StorageError(f"{folders[name]} is not the folder that was saved there: it was swapped")
-    arrays = map_arrays(files[_ARRAYS])
+    arrays, mapped = map_arrays(files[_ARRAYS])
     return FolderContent(
         path=folder,
         kind=meta["kind"],
@@ -284,7 +284,7 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
         files={name: path for name, path in files.items() if name != _ARRAYS},
         folders=folders,
         states=states,
-        mapped=files[_ARRAYS] if is_mapped(arrays) else None,
+        mapped=files[_ARRAYS] if mapped and arrays else None,
     )
 
 

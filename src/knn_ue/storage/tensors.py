@@ -82,10 +82,11 @@ class StagedRows:
         self._file.close()
 
 
-def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+def map_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], bool]:
     """Return the arrays of a safetensors file that the safetensors library itself finds well-formed.
 
-    They are read into memory where the file is smaller than 64 MiB, and mapped where it is larger.
+    They are read into memory where the file is smaller than 64 MiB. Where it is larger they are mapped, which is the
+    second thing returned: reading them then reads the file, which someone may cut in place.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -96,16 +97,13 @@ def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
             raise ValueError(f"a header of {length} bytes")
         with safe_open(path, framework="numpy") as tensors:
             names = set(tensors.keys())
-        content = _content_of(path)
+        mapped = path.stat().st_size > _MAPPED_BYTES
+        content = np.memmap(path, dtype=np.uint8, mode="r") if mapped else np.fromfile(path, dtype=np.uint8)
+        content.flags.writeable = False
         header = json.loads(content[8 : 8 + length].tobytes())
-        return {name: _view(content, 8 + length, header[name]) for name in names}
+        return {name: _view(content, 8 + length, header[name]) for name in names}, mapped
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(f"{path} is not a safetensors file as we write it ({error}): restore it") from None
-
-
-def is_mapped(arrays: Mapping[str, npt.NDArray[Any]]) -> bool:
-    """Say whether reading the arrays reads a file, which someone may cut in place."""
-    return any(_rests_on_a_file(array) for array in arrays.values())
 
 
 def arrays_to_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -143,21 +141,6 @@ def _view(content: npt.NDArray[np.uint8], data_start: int, entry: dict[str, Any]
     if start % dtype.itemsize:
         raise ValueError("its arrays are not aligned")
     return np.asarray(content[start:end]).view(dtype).reshape(entry["shape"])
-
-
-def _content_of(path: Path) -> npt.NDArray[np.uint8]:
-    if path.stat().st_size > _MAPPED_BYTES:
-        return np.memmap(path, dtype=np.uint8, mode="r")
-    content = np.fromfile(path, dtype=np.uint8)
-    content.flags.writeable = False
-    return content
-
-
-def _rests_on_a_file(array: npt.NDArray[Any]) -> bool:
-    base: Any = array
-    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
-        base = base.base
-    return isinstance(base, np.memmap)
 
 
 def valid_unicode(text: str) -> str:
