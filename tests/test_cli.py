@@ -14,7 +14,7 @@ from knn_ue import demo as demo_module
 from knn_ue.demo import Demo
 from knn_ue.errors import StorageError
 from knn_ue.evaluation import Evaluation, EvaluationOptions, Table
-from knn_ue.methods import METHODS
+from knn_ue.methods import METHODS, recommended_method
 
 SCORES = {"ece": 0.125, "nll": 0.5, "e_aurc": 0.01}
 COMMANDS = ["train", "fit", "predict", "evaluate", "explain", "demo"]
@@ -196,3 +196,37 @@ def test_the_help_names_every_method():
     shown = " ".join(run("fit", "--help").stdout.split())
 
     assert all(name in shown for name in METHODS)
+
+
+def test_a_misspelled_command_or_method_is_recognized():
+    command = run("explian", "ue", "a text")
+    method = run("fit", "model", "--train", "a", "--validation", "b", "--out", "c", "--method", "knn-eu")
+
+    assert (command.exit_code, method.exit_code) == (2, 2)
+    assert "Did you mean 'explain'?" in " ".join(command.stderr.split())
+    assert "did you mean 'knn-ue'?" in " ".join(method.stderr.replace("│", "").split())
+
+
+def test_explaining_a_model_folder_says_to_fit_first(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+
+    result = run("explain", tmp_path, "a text")
+
+    assert result.exit_code == 1
+    assert f"is a model folder, not a UE folder: run knn-ue fit {tmp_path} " in result.stderr
+
+
+def test_shell_completion_is_offered():
+    assert "--install-completion" in run("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("task", "method", "better"),
+    [
+        ("token-classification", "knn-ue", "knn-ue-entity"),
+        ("text-classification", "knn-ue", "knn-ue"),
+        ("token-classification", "temperature", "temperature"),
+    ],
+)
+def test_hints_recommend_the_method_for_the_task(task, method, better):
+    assert recommended_method(method, task) == better

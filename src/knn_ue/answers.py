@@ -223,6 +223,10 @@ class Explanation(Plain):
     unfamiliar: bool | None = None
     neighbors: tuple[NeighborExample, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain JSON, with the sentences that are printed, `in_words`, by what they are about."""
+        return super().to_dict() | {"in_words": sentences(self)}
+
     def __str__(self) -> str:
         return "\n".join([*self._lines(), *_near(self.neighbors)])
 

@@ -49,7 +49,8 @@ class Method:
     """One row of the registry: how the model is trained, how it is encoded, which calibrator reads the outputs.
 
     `encoding` are the `EncodingOptions` the method cannot do without; `reads_training` says whether its calibrator
-    looks at the training outputs. The tasks are those of the training, or the fewer `only_tasks`.
+    looks at the training outputs. The tasks are those of the training, or the fewer `only_tasks`; `better_for` names
+    the method to recommend instead for a task.
     """
 
     calibrator: type[Calibrator]
@@ -59,6 +60,7 @@ class Method:
     encoding: Mapping[str, Any] = field(default_factory=dict)
     reads_training: bool = True
     only_tasks: tuple[Task, ...] | None = None
+    better_for: Mapping[Task, str] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -147,6 +149,7 @@ METHODS: dict[str, Method] = {
         calibrator=KnnUE,
         make=lambda train, search: _knn(train, search, use_labels=True),
         summary="a weight from distances and labels",
+        better_for={"token-classification": "knn-ue-entity"},
     ),
     "knn-ue-entity": Method(
         calibrator=KnnUEEntity,
@@ -171,6 +174,15 @@ def make_calibrator(
     """
     check_choice(name, "method", tuple(METHODS))
     return METHODS[name].make(train, Search(n_neighbors=n_neighbors, index=index, store=store))
+
+
+def recommended_method(name: str, task: Task) -> str:
+    """Return the method to recommend to those who chose `name` for this task; mostly the same one.
+
+    >>> recommended_method("knn-ue", "token-classification"), recommended_method("knn-ue", "text-pair")
+    ('knn-ue-entity', 'knn-ue')
+    """
+    return METHODS[name].better_for.get(task, name)
 
 
 def load_calibrator(path: str | Path) -> Calibrator:

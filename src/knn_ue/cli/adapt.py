@@ -1,4 +1,4 @@
-"""`knn-ue adapt` and `knn-ue sample`: a few labels of a new domain make its scores right, and which rows to label."""
+"""`knn-ue adapt` and `knn-ue sample`: recalibrate with a few labels of a new domain, and choose which rows to label."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from knn_ue.cli.options import AsJson, Device, Overwrite, Ue
-from knn_ue.cli.terminal import say
+from knn_ue.cli.terminal import loading, say
 from knn_ue.errors import InvalidInputError, StorageError
 
 
@@ -18,21 +18,24 @@ def adapt(
         typer.Option(metavar="F", help="Labeled texts of the domain, drawn at random (knn-ue sample draws them)."),
     ] = None,
     domain: Annotated[
-        str, typer.Option(metavar="NAME", help="Its name; 'default' answers inputs that name no domain.")
+        str, typer.Option(metavar="NAME", help="Name of the domain; 'default' is used for inputs that name none.")
     ] = "default",
-    add: Annotated[bool, typer.Option("--add", help="Keep the labels that the domain has, and add these.")] = False,
+    add: Annotated[bool, typer.Option("--add", help="Add to the labels that the domain already has.")] = False,
     not_random: Annotated[
-        bool, typer.Option("--not-random", help="The rows are no random sample, such as corrections: measure only.")
+        bool,
+        typer.Option("--not-random", help="The rows are not a random sample (corrections, for example): only measure."),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Apply the scale whatever speaks against it.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Forget the domain and its labels.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Apply the scale even if the checks advise against it.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Remove the domain and its labels.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Make the scores right in a new domain, from a few labeled texts of it; the predictions stay.
+    """Recalibrate the scores for a new domain with a few labeled texts of it; predictions do not change.
 
-    50 labels are good, 10 the least. Before and after are cross-validated. Where too few rows or no sure gain speak
-    against it, nothing changes, and the note says why.
+    Use about 50 labels, at least 10. Before and after are cross-validated. Where there are too few rows or no
+    significant gain, nothing changes and the note gives the reason.
 
     Example: [bold]knn-ue adapt ue --labeled labeled.jsonl --domain tweets[/bold], then
     [bold]knn-ue predict ue --domain tweets ...[/bold]
@@ -52,7 +55,8 @@ def adapt(
     if labeled is None:
         raise InvalidInputError("adapt needs labeled texts: pass --labeled F, or --undo to forget a domain")
     check_domain_name(domain)
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    with loading(ue):
+        pipe = UncertaintyPipeline.load(ue, device=device)
     examples = labeled_examples(labeled, pipe.task, pipe.class_names, name="labeled")
     outputs = pipe.encoder.encode(examples)
     with_same_model(pipe, ue)
@@ -83,19 +87,19 @@ def sample(
     ue: Ue,
     pool: Annotated[str, typer.Option("--input", metavar="POOL", help="Texts of the domain; labels are ignored.")],
     output: Annotated[Path, typer.Option(metavar="F", help="The file to write.")],
-    n: Annotated[int, typer.Option(min=1, metavar="N", help="How many rows to label.")] = 50,
+    n: Annotated[int, typer.Option(min=1, metavar="N", help="Number of rows to label.")] = 50,
     strategy: Annotated[
-        str, typer.Option(metavar="S", help="random, or stratified by score, with weights that undo the uneven draw.")
+        str, typer.Option(metavar="S", help="random, or stratified (by score, with weights that correct for it).")
     ] = "random",
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="jsonl or label-studio.")] = "jsonl",
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the draw.")] = 0,
     device: Device = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Choose which texts of a domain to label for [bold]knn-ue adapt[/bold]; the labels are left empty.
 
-    The model's own answers are not shown, since they sway people.
+    The model's answers are not shown, because they would bias the people who label.
 
     Example: [bold]knn-ue sample ue --input tweets.txt --n 50 --output to_label.jsonl[/bold]
     """
@@ -108,7 +112,8 @@ def sample(
     check_choice(form, "format", ("jsonl", "label-studio"))
     if output.exists() and not overwrite:
         raise StorageError(f"{output} already exists: pass --overwrite or choose another file")
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    with loading(ue):
+        pipe = UncertaintyPipeline.load(ue, device=device)
     rows = pipe.sample(pool, n, strategy=strategy, seed=seed)  # type: ignore[arg-type]
     if form == "jsonl":
         content = "".join(json.dumps(row.to_dict(pipe.task), ensure_ascii=False) + "\n" for row in rows)

@@ -18,17 +18,31 @@ if TYPE_CHECKING:
 Engine = Annotated[
     str,
     typer.Option(
-        "--engine", metavar="E", callback=one_of(("local", "ray")), help="local (this process) or ray (a cluster)."
+        "--engine",
+        metavar="E",
+        callback=one_of(("local", "ray")),
+        help="local (this process) or ray (a cluster).",
+        rich_help_panel="Ray",
     ),
 ]
 Address = Annotated[
     str | None,
-    typer.Option("--address", metavar="A", help="Ray cluster to use, HOST:6379 (default: start one here, and end it)."),
+    typer.Option(
+        "--address",
+        metavar="A",
+        help="Ray cluster to use, HOST:6379 (default: start one here, and end it).",
+        rich_help_panel="Ray",
+    ),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, metavar="N", help="Workers on Ray, one CPU each (default: all CPUs).")
+    int | None,
+    typer.Option(
+        "--workers", min=1, metavar="N", help="Workers on Ray, one CPU each (default: all CPUs).", rich_help_panel="Ray"
+    ),
 ]
-PartRows = Annotated[int, typer.Option("--part-rows", min=1, metavar="N", help="Rows per part on Ray.")]
+PartRows = Annotated[
+    int, typer.Option("--part-rows", min=1, metavar="N", help="Rows per part on Ray.", rich_help_panel="Ray")
+]
 
 
 def predict_on_ray(

@@ -14,7 +14,7 @@ from knn_ue.cli.options import (
     check_writable,
     takes_columns,
 )
-from knn_ue.cli.terminal import cut_note, print_evaluation, progress_bars, say
+from knn_ue.cli.terminal import cut_note, loading, print_evaluation, progress_bars, say
 
 if TYPE_CHECKING:
     from knn_ue.calibrators import Calibrator
@@ -29,15 +29,28 @@ _REPORT_DRAWS = 200
 @takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
 def evaluate(
     ue: Ue,
-    test: Annotated[str, typer.Option(metavar="F", help="Labeled texts not used for training or fitting.")],
+    test: Annotated[
+        str, typer.Option(metavar="F", help="Labeled texts not used for training or fitting.", rich_help_panel="Data")
+    ],
     ood: Annotated[
-        list[str] | None, typer.Option(metavar="F", help="Texts of another domain; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="F", help="Texts of another domain, with or without labels; repeatable.", rich_help_panel="Data"
+        ),
     ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="DIR", help="Write report.html, .md and .json here.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder for report.html, report.md and report.json.", rich_help_panel="Report"
+        ),
+    ] = None,
     bootstrap: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help="Bootstrap draws for intervals (default 200 in a report, otherwise none)."
+            min=0,
+            metavar="N",
+            help="Bootstrap draws for intervals (default 200 in a report, otherwise none).",
+            rich_help_panel="Report",
         ),
     ] = None,
     domain: Domain = None,
@@ -63,7 +76,8 @@ def evaluate(
 
     if report is not None:
         check_writable(report)
-    pipe = UncertaintyPipeline.load(ue, device=device).patient()
+    with loading(ue):
+        pipe = UncertaintyPipeline.load(ue, device=device).patient()
     sources, named = _named(ood or []), Columns(**columns)
     if engine == "ray":
         outputs, elsewhere = encode_on_ray(

@@ -6,19 +6,23 @@ from typing import Annotated, Any
 import typer
 
 from knn_ue.cli.options import AsJson, Device, Domain, Ue
+from knn_ue.cli.terminal import loading
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS
 
 
 def explain(
     ue: Ue,
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts; for pairs a premise and a hypothesis.")],
+    texts: Annotated[
+        list[str],
+        typer.Argument(metavar="TEXT...", help="Texts to explain; for pairs, a premise and a hypothesis each."),
+    ],
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of neighbors to show.")] = 5,
     domain: Domain = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Show the answer to a text, raw -> calibrated, what raised or lowered it, and the nearest training texts.
+    """Explain the score of a text: is it familiar, what does calibration do, and which training texts are nearest?
 
     A tagger explains each word of a sentence; fitted with knn-ue-entity, each entity, the sentence as a whole and what
     may have been missed.
@@ -31,7 +35,8 @@ def explain(
 
     if not all(text.strip() for text in texts):
         raise InvalidInputError("a text to explain must not be empty: write it in quotes")
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    with loading(ue):
+        pipe = UncertaintyPipeline.load(ue, device=device)
     rows: list[Any] = list(texts)
     if TASKS[pipe.task].is_pair:
         if len(texts) % 2:

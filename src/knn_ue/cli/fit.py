@@ -19,8 +19,9 @@ from knn_ue.cli.options import (
     known_task,
     takes_columns,
 )
-from knn_ue.cli.terminal import cut_note, progress_bars, say
+from knn_ue.cli.terminal import cut_note, loading, progress_bars, say
 from knn_ue.familiarity import FALSE_ALARM_RATE
+from knn_ue.methods import recommended_method
 
 if TYPE_CHECKING:
     from knn_ue.data.columns import ColumnNames
@@ -33,66 +34,109 @@ def fit(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="A model folder, a model name on the Hugging Face Hub, or a UE folder: its model."
+            metavar="MODEL", help="A model folder, a Hugging Face Hub name, or a UE folder, whose model is used."
         ),
     ],
     train_rows: TrainRows,
-    validation: Annotated[str, typer.Option(metavar="F", help="Labeled texts that the model was not trained on.")],
-    out: Annotated[Path, typer.Option(metavar="UE", help="The folder to write.")],
+    validation: Annotated[
+        str, typer.Option(metavar="F", help="Labeled texts that the model was not trained on.", rich_help_panel="Data")
+    ],
+    out: Annotated[Path, typer.Option(metavar="UE", help="The UE folder to write.", rich_help_panel="Data")],
     method: Method = "knn-ue",
     index: Annotated[
         str,
         typer.Option(
-            metavar="I", help="auto, exact, or a faiss factory string; on Milvus auto, flat, hnsw or ivf_sq8."
+            metavar="I",
+            help="Index: auto, exact, or a faiss factory string; on Milvus auto, flat, hnsw or ivf_sq8.",
+            rich_help_panel="Neighbors",
         ),
     ] = "auto",
     store: Annotated[
         str | None,
-        typer.Option(metavar="S", help="Store the examples at milvus://HOST:19530/NAME (default: in the UE folder)."),
+        typer.Option(
+            metavar="S",
+            help="Store the examples at milvus://HOST:19530/NAME (default: in the UE folder).",
+            rich_help_panel="Neighbors",
+        ),
     ] = None,
-    neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors to look at.")] = 32,
+    neighbors: Annotated[
+        int, typer.Option(min=1, metavar="K", help="Number of neighbors.", rich_help_panel="Neighbors")
+    ] = 32,
     max_stored: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
             help="Maximum number of examples (words) to store, balanced across classes (default: all).",
+            rich_help_panel="Neighbors",
         ),
     ] = None,
     target_risk: Annotated[
         float | None,
         typer.Option(
-            metavar="R", help="Choose the threshold that keeps the share of wrong answers below R, such as 0.05."
+            metavar="R",
+            help="Choose the threshold that keeps the share of wrong answers below R, such as 0.05.",
+            rich_help_panel="Decisions",
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="Allowed failure probability of the guarantee.")] = 0.1,
+    delta: Annotated[
+        float,
+        typer.Option(
+            metavar="P", help="Allowed failure probability of the --target-risk guarantee.", rich_help_panel="Decisions"
+        ),
+    ] = 0.1,
     decision: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="A decision to fit on held-out rows, by its registered name; repeatable."),
+        typer.Option(
+            metavar="KIND",
+            help="A decision to fit on held-out rows, by its registered name; repeatable.",
+            rich_help_panel="Decisions",
+        ),
     ] = None,
     false_alarm_rate: Annotated[
-        float, typer.Option(metavar="A", help="Share of in-domain inputs that may be called unfamiliar.")
+        float,
+        typer.Option(
+            metavar="A",
+            help="Share of in-domain inputs that may be flagged as unfamiliar.",
+            rich_help_panel="Decisions",
+        ),
     ] = FALSE_ALARM_RATE,
     robust: Annotated[
-        bool, typer.Option("--robust", help="Fit on perturbed copies too: lower scores, for domains that are harder.")
+        bool,
+        typer.Option(
+            "--robust", help="Fit on perturbed copies too: lower scores, for harder domains.", rich_help_panel="Method"
+        ),
     ] = False,
     task: Annotated[
         str | None,
-        typer.Option(metavar=TASK_METAVAR, callback=known_task, help="Default: what the model was trained for."),
+        typer.Option(
+            metavar=TASK_METAVAR,
+            callback=known_task,
+            help="Task (default: what the model was trained for).",
+            rich_help_panel="Data",
+        ),
     ] = None,
     prompt: Annotated[
         str | None,
         typer.Option(
             metavar="P",
             help=r"Prompt a language model: a template with {text}, or {premise} and {hypothesis}; \n is a new line.",
+            rich_help_panel="Language model",
         ),
     ] = None,
     label_word: Annotated[
         list[str] | None,
-        typer.Option(metavar="LABEL=WORD", help="With --prompt: the word that stands for a label; repeatable."),
+        typer.Option(
+            metavar="LABEL=WORD",
+            help="With --prompt: the word that stands for a label; repeatable.",
+            rich_help_panel="Language model",
+        ),
     ] = None,
     allow_leakage: Annotated[
-        bool, typer.Option("--allow-leakage", help="Go on where validation rows are also training rows.")
+        bool,
+        typer.Option(
+            "--allow-leakage", help="Continue even if validation rows are also training rows.", rich_help_panel="Data"
+        ),
     ] = False,
     device: Device = "auto",
     overwrite: Overwrite = False,
@@ -100,7 +144,7 @@ def fit(
     *,
     columns: "ColumnNames",
 ) -> None:
-    """Store the training texts, fit the method on the validation texts, write a UE folder.
+    """Store the training texts, fit a method on the validation texts, and write a UE folder.
 
     The guarantee of --target-risk holds for texts of the same domain, and only if the validation rows were not used to
     choose the model. Those that [bold]knn-ue train[/bold] sets aside were not.
@@ -114,10 +158,11 @@ def fit(
 
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
-    if prompt is None and not label_word:
-        pipe = _pipeline_of(model, task, device)
-    else:
-        pipe = _prompted(model, prompt, label_word or [], task, device)
+    with loading(model):
+        if prompt is None and not label_word:
+            pipe = _pipeline_of(model, task, device)
+        else:
+            pipe = _prompted(model, prompt, label_word or [], task, device)
     with progress_bars() as progress, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
         pipe.fit(
@@ -161,6 +206,8 @@ def fit(
         typer.echo(str(made))
     if threshold is not None and not threshold.found:
         say("every answer will be an abstention")
+    if (better := recommended_method(method, pipe.task)) != method:
+        say(f"note: {better} scores whole entities and does better here: pass --method {better}")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")
 
 

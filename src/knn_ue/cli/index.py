@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from knn_ue.cli.options import AsJson, Device, Ue
-from knn_ue.cli.terminal import print_table, progress_bars
+from knn_ue.cli.terminal import loading, print_table, progress_bars
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -101,18 +101,20 @@ def _picture_file(path: Path | None) -> Path | None:
 @index_app.command()
 def tune(
     ue: Ue,
-    tolerance: Annotated[float, typer.Option(min=0, help="By how many percent the log-loss may rise.")] = 0.1,
-    max_mb: Annotated[float | None, typer.Option(callback=_megabytes, help="Megabytes the search may hold.")] = None,
-    thorough: Annotated[bool, typer.Option("--thorough", help="Try every candidate, for the whole picture.")] = False,
+    tolerance: Annotated[float, typer.Option(min=0, help="Allowed rise of the log-loss, in percent.")] = 0.1,
+    max_mb: Annotated[
+        float | None, typer.Option(callback=_megabytes, help="Maximum size of the index, in megabytes.")
+    ] = None,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Try every candidate index.")] = False,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", callback=_picture_file, help="Draw the frontier, as .png or .svg."),
+        typer.Option(metavar="FILE", callback=_picture_file, help="Write a picture of the trade-off, .png or .svg."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look, and leave the folder as it is.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report the choice without changing the folder.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Choose the fastest index that keeps the calibration on the validation rows, and fit anew by it.
+    """Choose the fastest index that keeps the calibration on the validation rows, and refit with it.
 
     Example: [bold]knn-ue index tune ue --tolerance 0.1[/bold]
     """
@@ -148,7 +150,7 @@ def tune(
 @index_app.command()
 def add(
     ue: Ue,
-    input_rows: Annotated[str, typer.Option("--input", metavar="F", help="Labelled texts.")],
+    input_rows: Annotated[str, typer.Option("--input", metavar="F", help="Labeled texts.")],
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -162,7 +164,8 @@ def add(
 
     for store in _some_stores(ue):
         writable(store)  # before the work of encoding
-    pipe = UncertaintyPipeline.load(ue, device=device)
+    with loading(ue):
+        pipe = UncertaintyPipeline.load(ue, device=device)
     outputs = _encoded(pipe, input_rows)
 
     def added(calibrator: "Calibrator") -> tuple[list[int], int]:

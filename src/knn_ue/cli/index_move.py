@@ -20,7 +20,7 @@ def move(
     store: Annotated[
         str, typer.Option(metavar="S", help="milvus://HOST:19530/NAME, or folder: into the UE folder itself.")
     ],
-    index: Annotated[str, typer.Option(metavar="I", help="The index to search by there.")] = "auto",
+    index: Annotated[str, typer.Option(metavar="I", help="Index to use there.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Move the stored examples, ids and all, to a server or back into the folder. What was fitted stays as it is.

@@ -62,7 +62,7 @@ app = typer.Typer(
     name="knn-ue",
     cls=_OneSentence,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -81,25 +81,26 @@ def main(
     context: typer.Context,
     max_row_mib: Annotated[
         float,
-        typer.Option(metavar="N", help="Largest row of a data file, in MiB."),
+        typer.Option(metavar="N", help="Maximum size of a row in a data file, in MiB."),
     ] = 4,
-    max_words: Annotated[int, typer.Option(metavar="N", help="Longest sentence of a data file, in words.")] = 100_000,
+    max_words: Annotated[
+        int, typer.Option(metavar="N", help="Maximum number of words per sentence in a data file.")
+    ] = 100_000,
     pipe_seconds: Annotated[
-        float, typer.Option(metavar="S", help="How long to wait for the first byte where a data file is a pipe.")
+        float, typer.Option(metavar="S", help="Maximum wait for the first byte of a pipe, in seconds.")
     ] = 60,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Ask a classifier how sure it really is: confidence from the nearest training examples.
+    """Calibrated confidence for text classifiers and taggers, with the training examples behind it.
 
     Start with [bold]knn-ue demo --out my-demo[/bold], or with your own files: train, fit, predict,
     evaluate, explain, serve; sample and adapt for a new domain.
 
     Data (F) is JSON lines, CSV/TSV or CoNLL columns, each also .gz, or a source: vader:movies, hub:owner/name:split.
 
-    Exit codes: 0 fine, 1 something is wrong with data or disk (one sentence says what), 2 usage, 130 Ctrl-C,
-    143 SIGTERM.
+    Exit codes: 0 success, 1 a problem with data or disk (one sentence on stderr), 2 usage, 130 Ctrl-C, 143 SIGTERM.
     """
     from knn_ue.data.lines import Limits, use_limits
 
@@ -108,8 +109,14 @@ def main(
 
 
 app.callback(help=help_of(main))(main)
-for command in (train, fit, predict, evaluate, explain, sample, adapt, serve, demo):
-    app.command(help=help_of(command))(command)
+_PANELS = {
+    "Start": (demo, train, fit),
+    "Use": (predict, explain, serve, evaluate),
+    "A new domain": (sample, adapt),
+}
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(help=help_of(command), rich_help_panel=panel)(command)
 index_app.command(help=help_of(move))(move)
-app.add_typer(index_app, name="index")
-app.add_typer(spacy_app, name="spacy")
+app.add_typer(index_app, name="index", rich_help_panel="More")
+app.add_typer(spacy_app, name="spacy", rich_help_panel="More")

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Collection
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +32,9 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
 
     def check(name: str) -> str:
         if name not in names:
-            raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}")
+            meant = get_close_matches(name, names, n=1)
+            hint = f" (did you mean {meant[0]!r}?)" if meant else ""
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}{hint}")
         return name
 
     return check
@@ -44,7 +47,14 @@ def _share(value: float | None) -> float | None:
 
 
 def _ue_folder(path: Path) -> Path:
-    """Return the UE folder; that of a spaCy pipeline is the folder of our component in it."""
+    """Return the UE folder; that of a spaCy pipeline is the folder of our component in it.
+
+    A model folder is refused here, with what to do first.
+    """
+    if (path / "config.json").is_file() and not (path / "meta.json").is_file():
+        raise InvalidInputError(
+            f"{path} is a model folder, not a UE folder: run knn-ue fit {path} --train F --validation F --out ue first"
+        )
     if not (path / "config.cfg").is_file():
         return path
     found = [meta.parent for meta in sorted(path.glob("*/meta.json"))]
@@ -59,32 +69,50 @@ Ue = Annotated[
         help="A folder that [bold]knn-ue fit[/bold] or [bold]knn-ue spacy fit[/bold] wrote.",
     ),
 ]
-TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="The labeled texts to learn from.")]
+TrainRows = Annotated[str, typer.Option("--train", metavar="F", help="Labeled training texts.", rich_help_panel="Data")]
 Method = Annotated[
     str,
     typer.Option(
         "--method",
         metavar="NAME",
         callback=one_of(METHODS),
-        help=f"{', '.join(METHODS)}; see docs/methods.md.",
+        help=f"Method: {', '.join(METHODS)}.",
+        rich_help_panel="Method",
     ),
 ]
-Device = Annotated[str, typer.Option(metavar="D", help="auto (a GPU if there is one), cpu, cuda, cuda:1, ...")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, for machines.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Device = Annotated[str, typer.Option(metavar="D", help="Device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
 AbstainBelow = Annotated[
     float | None,
-    typer.Option(metavar="C", callback=_share, help="Abstain where the score is lower; default: the fitted threshold."),
+    typer.Option(
+        metavar="C",
+        callback=_share,
+        help="Minimum score to answer (default: the fitted threshold, if any).",
+        rich_help_panel="Answers",
+    ),
 ]
 Domain = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Domain whose scores to give; 'general' is without any (default: as adapted)."),
+    typer.Option(
+        metavar="NAME",
+        help="Domain to use; 'general' means none (default: the domain 'default', if adapted).",
+        rich_help_panel="Answers",
+    ),
 ]
 TopK = Annotated[
     int | None,
-    typer.Option(min=1, metavar="K", help="Also give the K most likely labels with their calibrated probabilities."),
+    typer.Option(
+        min=1,
+        metavar="K",
+        help="Also return the K most likely labels with their calibrated probabilities.",
+        rich_help_panel="Answers",
+    ),
 ]
-Top = Annotated[int, typer.Option(min=0, metavar="N", help="How many neighbors to give with each answer.")]
+Top = Annotated[
+    int,
+    typer.Option(min=0, metavar="N", help="Number of neighbors to return with each answer.", rich_help_panel="Answers"),
+]
 
 
 _COLUMNS = {
@@ -127,7 +155,7 @@ def _column_option(key: str) -> Any:
         typer.Option(
             f"--{key}-column",
             metavar="C",
-            help=f"The column of the {_COLUMNS[key]}, where it is not called so.",
+            help=f"Column of the {_COLUMNS[key]} (default: {key}).",
             rich_help_panel="Columns",
         ),
     ]

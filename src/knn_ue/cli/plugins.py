@@ -56,5 +56,6 @@ def _missing(summary: str, sentence: str) -> Any:
 def _click(command: Callable[..., Any], text: str, **settings: Any) -> Any:
     """Return the command as click sees it, with the settings of the app."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-    app.command(help=text, context_settings={"help_option_names": ["-h", "--help"], **settings})(command)
+    shown = {"help_option_names": ["-h", "--help"], **settings}
+    app.command(help=text, rich_help_panel="More", context_settings=shown)(command)
     return typer.main.get_command(app)

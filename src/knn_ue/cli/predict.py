@@ -23,7 +23,7 @@ from knn_ue.cli.options import (
     one_of,
     takes_columns,
 )
-from knn_ue.cli.terminal import cut_note, progress_bars, say
+from knn_ue.cli.terminal import cut_note, loading, progress_bars, say
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -43,11 +43,20 @@ def predict(
     ue: Ue,
     inputs: Annotated[
         list[str],
-        typer.Option("--input", metavar="F", help="The texts to answer; labels are ignored. On Ray: may be repeated."),
+        typer.Option(
+            "--input",
+            metavar="F",
+            help="Texts to answer; labels are ignored. Repeatable with --engine ray.",
+            rich_help_panel="Data",
+        ),
     ],
     output: Annotated[
         Path,
-        typer.Option(metavar="F", help="The file for the answers: .jsonl, .csv or .parquet. On Ray: a folder."),
+        typer.Option(
+            metavar="F",
+            help="File for the answers: .jsonl, .csv or .parquet; a folder with --engine ray.",
+            rich_help_panel="Data",
+        ),
     ],
     abstain_below: AbstainBelow = None,
     top: Top = 5,
@@ -58,10 +67,13 @@ def predict(
         typer.Option(
             metavar="stop|skip",
             callback=one_of(("stop", "skip")),
-            help="What to do about a row that cannot be read.",
+            help="What to do with a row that cannot be read.",
+            rich_help_panel="Data",
         ),
     ] = "stop",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an unfinished run.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an unfinished run.", rich_help_panel="Data")
+    ] = False,
     device: Device = "auto",
     overwrite: Overwrite = False,
     engine: Engine = "local",
@@ -114,7 +126,8 @@ def predict(
     answers.check(resume=resume, overwrite=overwrite)
     if output.exists() and Path(input_rows).exists() and output.samefile(input_rows):
         raise InvalidInputError(f"{output} is the input itself: write the answers to another file")
-    pipe = UncertaintyPipeline.load(ue, device=device).patient()
+    with loading(ue):
+        pipe = UncertaintyPipeline.load(ue, device=device).patient()
     skipped = Skipped() if on_error == "skip" else None
     rows = read_rows(
         input_rows,
@@ -144,7 +157,7 @@ def predict(
         return
     if skipped and skipped.n_rows:
         say(str(skipped))
-    kept = f" ({n_resumed} of them from before)" if n_resumed else ""
+    kept = f" ({n_resumed} from an earlier run)" if n_resumed else ""
     cut = cut_note(pipe.encoder, before=n_cut)
     seconds = time.monotonic() - began
     typer.echo(f"{output}: {answers.n_lines} answers{kept}, {answers.n_abstained} abstentions{cut}, {seconds:.1f} s")

@@ -15,41 +15,77 @@ _TOKEN = "KNN_UE_TOKEN"
 
 def serve(
     ue: Ue,
-    host: Annotated[str, typer.Option(help="Address to listen on; only loopback is private to this machine.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on; only loopback is private to this machine.", rich_help_panel="Address"),
+    ] = ("127.0.0.1"),
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.", rich_help_panel="Address")
+    ] = 8000,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help=f"Require the token in this file, or in ${_TOKEN}.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help=f"Require the token in this file, or in ${_TOKEN}.", rich_help_panel="Access"
+        ),
     ] = None,
     cors: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="Site whose pages may send requests; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN", help="Site whose pages may send requests; repeatable.", rich_help_panel="Access"
+        ),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Host name to accept requests for; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Host name to accept requests for; repeatable.", rich_help_panel="Access"),
     ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse changes to the stored examples.")] = False,
-    max_items: Annotated[int, typer.Option(min=1, help="Maximum number of inputs per request.")] = 128,
-    max_characters: Annotated[int, typer.Option(min=1, help="Maximum number of characters per input.")] = 20_000,
-    max_queue: Annotated[int, typer.Option(min=1, help="Maximum number of inputs waiting for the model.")] = 1024,
-    max_wait: Annotated[float, typer.Option(min=0.1, help="Maximum wait for the model, in seconds.")] = 30.0,
-    batch_items: Annotated[int, typer.Option(min=1, help="Batch size.")] = 64,
-    batch_wait: Annotated[float, typer.Option(min=0, help="Maximum wait to fill a batch, in milliseconds.")] = 2.0,
-    drain_seconds: Annotated[float, typer.Option(min=0, help="Seconds that SIGTERM lets requests finish.")] = 30.0,
-    drift_window: Annotated[int, typer.Option(min=50, help="Number of recent inputs compared with validation.")] = 1000,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Refuse changes to the stored examples.", rich_help_panel="Access")
+    ] = False,
+    max_items: Annotated[
+        int, typer.Option(min=1, help="Maximum number of inputs per request.", rich_help_panel="Limits")
+    ] = 128,
+    max_characters: Annotated[
+        int, typer.Option(min=1, help="Maximum number of characters per input.", rich_help_panel="Limits")
+    ] = 20_000,
+    max_queue: Annotated[
+        int, typer.Option(min=1, help="Maximum number of inputs that wait for the model.", rich_help_panel="Limits")
+    ] = 1024,
+    max_wait: Annotated[
+        float, typer.Option(min=0.1, help="Maximum wait for the model, in seconds.", rich_help_panel="Limits")
+    ] = 30.0,
+    batch_items: Annotated[int, typer.Option(min=1, help="Batch size.", rich_help_panel="Batching")] = 64,
+    batch_wait: Annotated[
+        float, typer.Option(min=0, help="Maximum wait to fill a batch, in milliseconds.", rich_help_panel="Batching")
+    ] = 2.0,
+    drain_seconds: Annotated[
+        float, typer.Option(min=0, help="Seconds that SIGTERM lets requests finish.", rich_help_panel="Limits")
+    ] = 30.0,
+    drift_window: Annotated[
+        int,
+        typer.Option(min=50, help="Number of recent inputs compared with validation.", rich_help_panel="New domains"),
+    ] = 1000,
     ask: Annotated[
         str | None,
-        typer.Option(metavar="POOL", help="Texts for people to label on the page, to adapt to their domain."),
+        typer.Option(
+            metavar="POOL", help="Texts to label on the page, to adapt to their domain.", rich_help_panel="New domains"
+        ),
     ] = None,
     keep_recent: Annotated[
-        int, typer.Option(min=0, max=10_000, metavar="N", help="Keep the last N inputs for that, in memory only.")
+        int,
+        typer.Option(
+            min=0,
+            max=10_000,
+            metavar="N",
+            help="Keep the last N inputs for labeling, in memory only.",
+            rich_help_panel="New domains",
+        ),
     ] = 0,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.", rich_help_panel="Access")
     ] = False,
     device: Device = "auto",
 ) -> None:
-    """Answer over HTTP, learn from corrections, and show why: open http://127.0.0.1:8000 in a browser.
+    """Serve answers over HTTP, with a page that explains them and learns from corrections.
 
     POST /predict, /explain, /examples, /adapt, /sample, /refit, /reload; DELETE /examples/ID, /domains/NAME; GET
     /health, /ready, /info, /drift, /validation, /metrics, /docs. Ctrl-C or SIGTERM finishes what was begun; SIGHUP
@@ -83,7 +119,7 @@ def serve(
         device=device,
     )
     try:
-        run(ue, options)
+        run(ue, options, on_listening=lambda address: typer.echo(f"Open {address} (Ctrl-C to stop)"))
     except KeyboardInterrupt as stop:  # uvicorn has finished what was begun, and hands the signal on
         raise typer.Exit(exit_code(stop)) from None
 

@@ -38,8 +38,8 @@ def fit_spacy(
         typer.Option("--map", metavar="A=B", help="The pipeline's type A is B in the data; repeatable."),
     ] = None,
     source: Annotated[str, typer.Option(metavar="NAME", help="The component that finds the entities.")] = "ner",
-    neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors to look at.")] = 32,
-    seed: Annotated[int, typer.Option(help="How the training texts are split where there is no --validation.")] = 0,
+    neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors.")] = 32,
+    seed: Annotated[int, typer.Option(help="Random seed of the split where there is no --validation.")] = 0,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:

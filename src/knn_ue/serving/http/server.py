@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -31,8 +32,11 @@ _REFUSED_AT_ONCE = 64  # connections beyond the limit that are still told so
 _LAST_SECONDS = 5.0  # after those for requests, for what is being written
 
 
-def serve(path: str | Path, options: ServeOptions) -> None:
-    """Serve the UE folder `path` until SIGTERM or Ctrl-C, and then finish what was begun. SIGHUP reads it again."""
+def serve(path: str | Path, options: ServeOptions, *, on_listening: Callable[[str], None] | None = None) -> None:
+    """Serve the UE folder `path` until SIGTERM or Ctrl-C, and then finish what was begun. SIGHUP reads it again.
+
+    `on_listening` is called with the address once requests are answered.
+    """
     start_logging()
     listener = _bind(options)
     try:
@@ -48,7 +52,8 @@ def serve(path: str | Path, options: ServeOptions) -> None:
             timeout_graceful_shutdown=int(options.drain_seconds),
             backlog=1024,
         )
-        _Server(config, app.state.service, drain_seconds=options.drain_seconds).run(sockets=[listener])
+        server = _Server(config, app.state.service, drain_seconds=options.drain_seconds, on_listening=on_listening)
+        server.run(sockets=[listener])
     finally:
         listener.close()
 
@@ -86,8 +91,16 @@ def _bind(options: ServeOptions) -> socket.socket:
 class _Server(uvicorn.Server):
     """Ends in time once it is told to stop, and reads the folder again at SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, *, drain_seconds: float) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        *,
+        drain_seconds: float,
+        on_listening: Callable[[str], None] | None,
+    ) -> None:
         super().__init__(config)
+        self._on_listening = on_listening
         self._service = service
         self._drain_seconds = drain_seconds
         self._last_resort: threading.Timer | None = None
@@ -103,7 +116,10 @@ class _Server(uvicorn.Server):
         gc.freeze()
         for listener in sockets or []:
             host, port = listener.getsockname()[:2]
-            log("listening", address=f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            log("listening", address=address)
+            if self._on_listening is not None:
+                self._on_listening(address)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop: answer what is there, refuse what comes."""

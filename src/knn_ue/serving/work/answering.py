@@ -105,7 +105,6 @@ def _answer(
             if taken.groups is None:
                 known = of_rows([row for rows in why for row in rows], taken, fitted.familiarity)
                 why = [[row] for row in known]
-            why = [[row.with_words() for row in rows] for rows in why]
         done[number] = Done(
             served=served,
             answers=mine,

@@ -1,8 +1,7 @@
 """Why a row has the score it has, for every method: terms, classes, neighbors, and a map of the neighborhood."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -10,7 +9,6 @@ from knn_ue.answers import Explanation, NeighborExample, Plain
 from knn_ue.arrays import BoolArray, FloatArray, softmax
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.pipeline.fitted import class_names, nearest
-from knn_ue.reasons import sentences
 from knn_ue.types import Outputs, Prediction
 from knn_ue.weighting import other_majority
 
@@ -53,18 +51,10 @@ class Map(Plain):
 
 @dataclass(frozen=True, kw_only=True)
 class Why(Explanation):
-    """Why one text, or one word, has the score it has. Terms are null where the method has none.
-
-    `in_words` holds the sentences that `knn-ue explain` prints, by what they are about.
-    """
+    """Why one text, or one word, has the score it has. Terms are null where the method has none."""
 
     classes: tuple[ClassScore, ...]
     map: Map | None
-    in_words: Mapping[str, str] | None = None
-
-    def with_words(self) -> Self:
-        """Return it with its sentences; the last step, as they depend on everything else."""
-        return replace(self, in_words=sentences(self))
 
 
 def explain_rows(outputs: Outputs, calibrator: Calibrator, found: Found, *, top: int) -> list[Why]:
