@@ -3,18 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.inputs import Example
 from knn_ue.encoding.words import word_in_context
-from knn_ue.errors import InvalidInputError, StorageError, require
+from knn_ue.errors import StorageError, require
 from knn_ue.spacy.sources import source_of
 from knn_ue.spacy.tagging import TypeMap, sentence_groups
+from knn_ue.storage.schema import Within, as_written, read_plain
 from knn_ue.types import Outputs, Step
 
+_MAX_BATCH = 65_536
 _CONTEXT_WORDS = 8  # on either side, as a neighbor is shown
 
 
@@ -126,20 +128,29 @@ class SpacyEncoder(Encoder):
                 f"{folder} must be in the folder of its spaCy pipeline, and {folder.parent} has no config.cfg: "
                 "move it back, or fit again with knn-ue spacy fit"
             )
+        with as_written(folder, cls.kind):
+            types, options = read_part(part.plain)
         nlp = spacy.load(folder.parent, exclude=[folder.name])
-        types, options = read_part(part.plain)
         return cls(nlp, types, options=options, skip=folder.name)
 
     def _disabled(self) -> list[str]:
         return [self._skip] if self._skip in self.nlp.pipe_names else []
 
 
+@dataclass(frozen=True, kw_only=True)
+class _StoredPart:
+    """What the meta.json of the component's folder holds of its encoder."""
+
+    types: tuple[str, ...]
+    renamed: dict[str, str]
+    source: str
+    batch_size: Annotated[int, Within(1, _MAX_BATCH)]
+
+
 def read_part(plain: Mapping[str, Any]) -> tuple[TypeMap, SpacyOptions]:
-    """Return what `to_part` described; raises KeyError, TypeError or ValueError where it is something else."""
-    types, renamed = plain["types"], dict(plain["renamed"])
-    if not all(isinstance(name, str) for name in (*types, *renamed, *renamed.values(), plain["source"])):
-        raise ValueError("types must be names")
-    if not isinstance(plain["batch_size"], int) or plain["batch_size"] < 1:
-        raise InvalidInputError(f"batch_size must be at least 1, got {plain['batch_size']!r}: restore the folder")
-    options = SpacyOptions(source=plain["source"], batch_size=plain["batch_size"])
-    return TypeMap(types=tuple(types), renamed=renamed), options
+    """Return what `to_part` described; raises ValueError where it is something else."""
+    stored = read_plain(_StoredPart, plain)
+    if not stored.types or len(set(stored.types)) < len(stored.types):
+        raise ValueError("types must be different names, at least one")
+    options = SpacyOptions(source=stored.source, batch_size=stored.batch_size)
+    return TypeMap(types=stored.types, renamed=stored.renamed), options
