@@ -72,7 +72,7 @@ def measure_model(name: str, place: str, options: argparse.Namespace) -> dict[st
         validation = sentences(sets["wikineural/val"], rng, options.validation)
         for method, row in measure(store, validation, copies["wikineural/val"], tests).items():
             found.setdefault(method, []).append(row)
-        for n in FEW:
+        for n in options.few:
             half = sentences(sets["wikineural/train"], rng, n)
             parts = [take_sentences(half, np.unique(half[0].groups)[side::2]) for side in (0, 1)]
             row = measure(*parts, copies["wikineural/train"], tests, few=True)
@@ -222,6 +222,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/spacy_entities.json"))
     parser.add_argument("--stored", type=int, default=2500)
     parser.add_argument("--validation", type=int, default=800)
+    parser.add_argument("--few", type=int, nargs="*", default=FEW, help="Numbers of sentences of the second table.")
     parser.add_argument("--limit", type=int, default=5000, help="Maximum number of sentences per set.")
     options = parser.parse_args()
     options.model = dict(pair.split("=", 1) for pair in options.model)

@@ -22,7 +22,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=HERE / "spacy_entities.json")
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "spacy_reliability.svg")
     options = parser.parse_args()
-    options.out.write_text(draw(json.loads(options.json.read_text())))
+    report = json.loads(options.json.read_text())
+    if not has_bins(report):
+        raise SystemExit(f"{options.json} holds no bins: run benchmarks/spacy_entities.py again")
+    options.out.write_text(draw(report))
+
+
+def has_bins(report: dict[str, Any]) -> bool:
+    """Say whether the numbers were measured with their bins, as they have been since the picture is drawn."""
+    cells = [cell for model in report["models"].values() for run in model["methods"]["beam"] for cell in run.values()]
+    return all("bins" in cell for cell in cells)
 
 
 def draw(report: dict[str, Any]) -> str:
