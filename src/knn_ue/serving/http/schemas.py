@@ -188,6 +188,7 @@ class AdaptResponse(BaseModel):
     doubts: list[str] = Field(description="What speaks against it, in words.")
     n_rows: int
     random_sample: bool
+    familiarity: float | None = Field(description="Mean p-value of the labeled inputs; about one half in domain.")
     units: dict[str, dict[str, Any]]
     before: dict[str, list[float]] | None = Field(description="Confidence, accuracy and count of each bin.")
     after: dict[str, list[float]] | None
