@@ -4,17 +4,17 @@
 
 MODEL is a folder with a decoder-only model (docs/prompting.md says how ours was made), DIR the evaluation data. Rows go
 through the model once, 50 at a time, into the cache; an interrupted run goes on where it stopped. Prompts and label
-words are those of Zhao et al. (2021), and nothing was tuned. Each of 3 draws takes 150 other labeled rows, 100 of them
-to store and 50 to fit on, so that a standard deviation is over labeled examples; test rows are the same for all.
+words are those of Zhao et al. (2021), and nothing was tuned. Each of 3 draws takes 100 other labeled rows, 64 of them
+to store and 36 to fit on, so that a standard deviation is over labeled examples; test rows are the same for all.
 
 | method | what it sees of the user's data |
 |---|---|
 | softmax | nothing: the label words' probabilities |
 | contextual | nothing: divides by the probabilities after the inputs "N/A", "[MASK]" and "" (Zhao et al., 2021) |
 | batch | the texts of the test set, unlabeled: divides by the mean of their probabilities (Zhou et al., 2023) |
-| temperature, knn-ue | the 150 labeled rows |
-| batch of stored + ... | the 150 labeled rows; the division is by the mean over the 100 stored texts |
-| probe, probe + knn-ue | the 150 labeled rows: logistic regression on the hidden state, fitted on the 100 |
+| temperature, knn-ue | the 100 labeled rows |
+| batch of stored + ... | the 100 labeled rows; the division is by the mean over the 64 stored texts |
+| probe, probe + knn-ue | the 100 labeled rows: logistic regression on the hidden state, fitted on the 64 |
 
 The last lines list where kNN-UE has a worse mean than a rival that sees no more than it does.
 """
@@ -36,7 +36,7 @@ from knn_ue.arrays import FloatArray
 from knn_ue.data import read_rows
 from knn_ue.encoding.causal import CausalLMEncoder, PromptOptions
 
-N_DRAWS, N_STORED, N_VALIDATION, CHUNK = 3, 100, 50, 50
+N_DRAWS, N_STORED, N_VALIDATION, N_NEIGHBORS, CHUNK = 3, 64, 36, 16, 50
 CONTENT_FREE = ("N/A", "[MASK]", "")
 MEASURES = {"accuracy": "accuracy %", "ece": "ECE %", "e_aurc": "E-AURC ×1000"}
 
@@ -166,7 +166,7 @@ def answers(
 def calibrated(name: str, stored: Outputs, validation: Outputs, test: Outputs) -> Iterator[tuple[str, FloatArray]]:
     yield f"{name}temperature", TemperatureScaling().fit(validation).predict_proba(test)
     store = Datastore.build(stored.features, stored.labels, index="exact")
-    yield f"{name}knn-ue", KnnUE(store, n_neighbors=32).fit(validation).predict_proba(test)
+    yield f"{name}knn-ue", KnnUE(store, n_neighbors=N_NEIGHBORS).fit(validation).predict_proba(test)
 
 
 def divided(outputs: Outputs, prior: FloatArray) -> Outputs:

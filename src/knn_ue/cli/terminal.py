@@ -1,6 +1,5 @@
 """What people see in a terminal: sentences, progress and tables."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,11 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from knn_ue.progress import LogLines
+
 if TYPE_CHECKING:
     from knn_ue.encoding import Encoder
     from knn_ue.evaluation import Evaluation
 
-_LOG_SECONDS = 60.0
 _WIDEST = 1000  # columns; no table of ours is wider
 
 # (what is being done, how much of it, of how much or None)
@@ -27,7 +27,7 @@ def progress_bars() -> Iterator[Report]:
     """Yield what shows progress on stderr: a bar for each kind of work in a terminal, a line per minute in a log."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _LogLines()
+        yield LogLines(say)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bars:
@@ -50,19 +50,6 @@ def loading(what: object) -> Iterator[None]:
         return
     with console.status(f"loading the model of {what} ..."):
         yield
-
-
-class _LogLines:
-    """Says how far the work is, at most once a minute: a log that stays silent looks like a process that hangs."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, name: str, done: int, total: int | None) -> None:
-        if time.monotonic() - self._last < _LOG_SECONDS:
-            return
-        self._last = time.monotonic()
-        say(f"{name}: {done}" if total is None else f"{name}: {done} of {total}")
 
 
 def say(sentence: str) -> None:

@@ -34,6 +34,7 @@ from knn_ue.pipeline.rows import (
     labeled_examples,
     maybe_labeled_examples,
 )
+from knn_ue.progress import as_progress
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.types import Outputs, Progress
@@ -147,7 +148,7 @@ class UncertaintyPipeline(Adjustable):
         robust: bool = False,
         seed: int = 0,
         allow_leakage: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         **columns: Unpack[ColumnNames],
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
@@ -162,7 +163,8 @@ class UncertaintyPipeline(Adjustable):
         Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times;
         mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
         `columns` name those of files and frames that are not called as our keys are (text="review", label="stars").
-        `progress` is called with "training" or "validation", the rows done and the rows in all.
+        `progress=True` shows bars in a notebook, a line in a terminal, a line a minute in a log; a function is called
+        with "training" or "validation", the rows done and the rows in all.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
 
         `robust` fits on perturbed copies of the validation rows too: lower scores, see docs/adapting.md.
@@ -192,7 +194,9 @@ class UncertaintyPipeline(Adjustable):
         encoder = encoder_for(self.encoder, self._user_options, method)
         if isinstance(train_rows, Outputs) or isinstance(validation_rows, Outputs):
             check_outputs(self.encoder.options, encoder.options, method)
-        self.fitted_ = fit_rows(encoder, train_rows, validation_rows, options, progress, Columns(**columns))
+        self.fitted_ = fit_rows(
+            encoder, train_rows, validation_rows, options, as_progress(progress), Columns(**columns)
+        )
         self.encoder, self._calibrator_folder = encoder, None
         threshold = self.fitted_.threshold
         if threshold is not None and not threshold.found:
@@ -245,14 +249,14 @@ class UncertaintyPipeline(Adjustable):
         rows: Rows | Outputs,
         *,
         with_labels: bool = True,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         **columns: Unpack[ColumnNames],
     ) -> Outputs:
         """Return what the model says about the rows, with labels where they have them; `Outputs` are passed on."""
         if isinstance(rows, Outputs):
             return rows
         examples = list(iter_examples(rows, self.task, labeled=with_labels, columns=Columns(**columns)))
-        return self.encoder.encode(examples, with_labels=with_labels, progress=stage(progress, "test"))
+        return self.encoder.encode(examples, with_labels=with_labels, progress=stage(as_progress(progress), "test"))
 
     def evaluate(
         self,
