@@ -43,13 +43,15 @@ MEASURES = {"accuracy": "accuracy %", "ece": "ECE %", "e_aurc": "E-AURC ×1000"}
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt with its words, the file that labeled rows are drawn from, and the test sets, the first in domain."""
+    """A prompt with its words, the files that labeled rows are drawn from, and the test sets, the first in domain.
+
+    A file is given with the first and the last of its rows, shuffled, that are used: no row is used twice.
+    """
 
     prompt: str
     words: Mapping[str, str]
-    pool: str
-    tests: Mapping[str, str]
-    n_test: int
+    pool: Sequence[tuple[str, int, int]]
+    tests: Mapping[str, tuple[str, int, int]]
     max_length: int
 
 
@@ -57,21 +59,23 @@ CASES = {
     "sentiment": Case(
         prompt="Review: {text}\nSentiment:",
         words={"pos": "Positive", "neg": "Negative"},
-        pool="sentiment/imdb/train.jsonl.gz",
+        pool=[("sentiment/imdb/train.jsonl.gz", 0, 150), ("sentiment/imdb/test.jsonl.gz", 150, 300)],
         tests={
-            "IMDb": "sentiment/imdb/test.jsonl.gz",
-            "Yelp": "sentiment/dynasent-yelp/test.jsonl.gz",
-            "DynaSent r2": "sentiment/dynasent-r2/test.jsonl.gz",
+            "IMDb": ("sentiment/imdb/test.jsonl.gz", 0, 150),
+            "Yelp": ("sentiment/dynasent-yelp/test.jsonl.gz", 0, 300),
+            "DynaSent r2": ("sentiment/dynasent-r2/test.jsonl.gz", 0, 300),
         },
-        n_test=300,
         max_length=96,
     ),
     "nli": Case(
         prompt="{premise}\nquestion: {hypothesis} true, false, or neither?\nanswer:",
         words={"entailment": "true", "neutral": "neither", "contradiction": "false"},
-        pool="nli/mnli/train.jsonl.gz",
-        tests={"MNLI": "nli/mnli/test.jsonl.gz", "SNLI": "nli/snli/test.jsonl.gz", "ANLI": "nli/anli/test_r3.jsonl.gz"},
-        n_test=150,
+        pool=[("nli/mnli/train.jsonl.gz", 0, 300)],
+        tests={
+            "MNLI": ("nli/mnli/test.jsonl.gz", 0, 150),
+            "SNLI": ("nli/snli/test.jsonl.gz", 0, 150),
+            "ANLI": ("nli/anli/test_r3.jsonl.gz", 0, 150),
+        },
         max_length=128,
     ),
 }
@@ -93,9 +97,9 @@ def main() -> None:
             arguments.model, case.prompt, case.words, options=PromptOptions(max_length=case.max_length, views=False)
         )
         encoded = Encoded(encoder, arguments.data, arguments.cache / task)
-        tests = {name: encoded.rows(file, case.n_test) for name, file in case.tests.items()}
+        tests = {name: encoded.rows([part]) for name, part in case.tests.items()}
         free = encoded.content_free()
-        pool = encoded.rows(case.pool, N_DRAWS * (N_STORED + N_VALIDATION))
+        pool = encoded.rows(case.pool)
         for draw in range(N_DRAWS):
             rows = np.arange(draw, len(pool), N_DRAWS)
             stored, validation = pool.take(rows[:N_STORED]), pool.take(rows[N_STORED:])
@@ -115,14 +119,15 @@ class Encoded:
         self.encoder, self.data, self.cache = encoder, data, cache
         cache.mkdir(parents=True, exist_ok=True)
 
-    def rows(self, file: str, n_rows: int) -> Outputs:
-        """Return the outputs of at most `n_rows` rows of a file, drawn with a fixed seed."""
-        found = list(read_rows(str(self.data / file), self.encoder.task))
-        chosen = [found[row] for row in np.random.default_rng(0).permutation(len(found))[:n_rows]]
-        chunks = [
-            self._chunk(f"{file.split('.')[0].replace('/', '-')}-{start}", chosen[start : start + CHUNK])
-            for start in range(0, len(chosen), CHUNK)
-        ]
+    def rows(self, parts: Sequence[tuple[str, int, int]]) -> Outputs:
+        """Return the outputs of some rows of each file, shuffled with a fixed seed."""
+        chunks = []
+        for file, first, last in parts:
+            found = list(read_rows(str(self.data / file), self.encoder.task))
+            order = np.random.default_rng(0).permutation(len(found))
+            for start in range(first, last, CHUNK):
+                name = f"{file.split('.')[0].replace('/', '-')}-{start}"
+                chunks.append(self._chunk(name, [found[row] for row in order[start : start + CHUNK]]))
         return Outputs(**{name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]})
 
     def content_free(self) -> FloatArray:
