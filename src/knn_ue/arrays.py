@@ -160,7 +160,7 @@ def text_tuple(values: Sequence[str], name: str, *, length: int | None = None) -
 def check_length(found: int, name: str, expected: int | None) -> None:
     """Raise unless `found` rows are `expected` rows."""
     if expected is not None and found != expected:
-        raise InvalidInputError(f"{name} has {found} rows but {expected} are expected: one row an example")
+        raise InvalidInputError(f"{name} has {found} rows but {expected} are expected, one per example")
 
 
 def check_not_empty(n_rows: int, name: str) -> None:

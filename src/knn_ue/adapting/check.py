@@ -36,7 +36,7 @@ class CheckedUnit:
     in log-likelihood of the best scale, exceeds 1, or where the inputs are unlike the training data. The numbers
     before and after are of the same `n` labeled
     things; those after come from scales fitted without the row at hand (10 folds). `*_change` are after minus before
-    with 95 % intervals over rows drawn anew. `ece_by_chance` is the ECE that scores without any fault would show on so
+    with 95 % intervals over resampled rows. `ece_by_chance` is the ECE that scores without any fault would show on so
     few rows.
     """
 

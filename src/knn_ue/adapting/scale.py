@@ -183,7 +183,7 @@ def fit_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA) -> float:
     def objective(log_scale: float) -> float:
         return float(counts @ labeled.losses(log_scale)) + 0.5 * kappa * log_scale**2
 
-    # Not convex in t where many rows are wrong for sure: so the best cell of a grid is searched, and no other one.
+    # Not convex in t where many rows are wrong at score 1: so the best cell of a grid is searched, and no other one.
     best = int(np.argmin([objective(t) for t in _GRID]))
     bounds = (_GRID[max(best - 1, 0)], _GRID[min(best + 1, len(_GRID) - 1)])
     return float(minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 1e-8}).x)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # The smallest weight: positive, and no logit is so large that its product with it would show in a probability.
 _TINY = float(np.finfo(np.float64).tiny)
-# What s may be, in typical shortfalls of the validation rows: from a step to what is no longer told from a softmax.
+# What s may be, in typical shortfalls of the validation rows: from a step to what is practically a softmax.
 _SCALE_RANGE = (1e-3, 1e6)
 _N_STARTS = 55
 

@@ -33,7 +33,7 @@ class ClassStatistics:
 
     @classmethod
     def estimate(cls, features: object, labels: object) -> "ClassStatistics":
-        """Estimate from labelled training features (n, d)."""
+        """Estimate from labeled training features (n, d)."""
         matrix = float_matrix(features, "features", dtype=np.float64)
         check_not_empty(len(matrix), "features")
         classes = label_vector(labels, "labels", length=len(matrix))
@@ -83,7 +83,7 @@ class MahalanobisScaling(LogitScaling):
 
     @classmethod
     def from_training(cls, train: Outputs) -> Self:
-        """Estimate the statistics from labelled training outputs."""
+        """Estimate the statistics from labeled training outputs."""
         purpose = "MahalanobisScaling.from_training"
         return cls(ClassStatistics.estimate(train.require_features(purpose), train.require_labels(purpose)))
 

@@ -24,7 +24,7 @@ class _StoredOptions:
 
 
 class TemperatureScaling(LogitScaling):
-    """softmax(logits / T) with the one positive `temperature_` that minimises the validation log-loss.
+    """softmax(logits / T) with the one positive `temperature_` that minimizes the validation log-loss.
 
     >>> from knn_ue.toy import two_blobs
     >>> train, validation, test = two_blobs(overconfident_by=3.0, seed=0)

@@ -154,7 +154,7 @@ def add(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Encode labelled texts and store them; all or none. They count from the next answer on.
+    """Encode labeled texts and store them; all or none. They count from the next answer on.
 
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """

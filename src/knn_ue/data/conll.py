@@ -14,7 +14,7 @@ _DOCUMENT = "-DOCSTART-"
 
 
 def read_conll(path: Path, *, labeled: bool, limits: Limits) -> Iterator[Sentence]:
-    """Yield the sentences of a file of columns, parted by tabs or by spaces, with the tags as they stand there.
+    """Yield the sentences of a file of columns, separated by tabs or spaces, with the tags as they stand there.
 
     Lines that begin with `-DOCSTART-` part sentences and are no tokens. A comment begins with "# " and does not end in
     a tag: a token "#" with its tag is a token, and so is, inside a sentence, a line of as many columns as the others.

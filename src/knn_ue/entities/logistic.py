@@ -70,7 +70,7 @@ class SignedLogistic:
 
 
 def fit_signed_logistic(values: FloatArray, true: BoolArray, guess: Guess) -> SignedLogistic:
-    """Return the regression of `true` (n,) on `values` (n, columns) that minimises log-loss plus the ridge.
+    """Return the regression of `true` (n,) on `values` (n, columns) that minimizes log-loss plus the ridge.
 
     With no row at all it is the guess itself; with rows that are all true or all false it stays finite.
 

@@ -165,7 +165,7 @@ def _sentence_columns(spans: Spans, scores: FloatArray, hidden: FloatArray) -> F
 
 
 def _fit_exponents(columns: FloatArray, right: BoolArray) -> tuple[float, ...]:
-    """Return the exponents, none negative, that minimise the log-loss of exp(columns @ exponents), held near 1."""
+    """Return the exponents, none negative, that minimize the log-loss of exp(columns @ exponents), held near 1."""
     from scipy.optimize import minimize
 
     def objective(x: FloatArray) -> tuple[float, FloatArray]:

@@ -72,7 +72,7 @@ class GaussianProcessHead(Head):
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def set_covariance(self, batches: Iterable[Any]) -> None:
-        """Compute the covariance anew, exactly, in one pass over what the last layer reads of all training rows."""
+        """Recompute the covariance exactly, in one pass over what the last layer reads of all training rows."""
         size = len(self.phases)
         precision = self.ridge * torch.eye(size, dtype=torch.float64)
         for hidden in batches:

@@ -49,7 +49,7 @@ class Adjustable(WithFitted, ABC):
         add: bool = False,
         force: bool = False,
     ) -> Adaptation:
-        """Make the scores right in a new domain, from a few labeled rows of it (50 are good); predictions stay.
+        """Recalibrate for a new domain with a few labeled rows of it (50 are good); predictions stay.
 
         `domain` names it for later calls; "default" answers inputs that name none. The rows must be a random sample of
         the domain: corrections are not. They may carry a `sample_weight` (see `sample`). What is returned says what
@@ -92,7 +92,7 @@ class Adjustable(WithFitted, ABC):
     def tune_index(
         self, *, tolerance: Tolerance | None = None, thorough: bool = False, progress: Progress | None = None
     ) -> Tuning:
-        """Choose the cheapest index that keeps the calibration (see `knn_ue.tuning`), use it, and fit anew by it.
+        """Choose the cheapest index that keeps the calibration (see `knn_ue.tuning`), use it, and refit with it.
 
         The validation rows decide, those kept for the threshold excepted; a threshold is chosen again. `thorough` tries
         every candidate, for the whole picture.
@@ -104,7 +104,7 @@ class Adjustable(WithFitted, ABC):
         return tuning
 
     def use_index(self, index: str | IndexOptions) -> Self:
-        """Search the stored examples by another index, and fit anew by it; a threshold is chosen again."""
+        """Search the stored examples by another index, and refit with it; a threshold is chosen again."""
         self._fit_anew(with_index(self._ready(), index))
         return self
 

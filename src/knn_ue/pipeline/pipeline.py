@@ -156,7 +156,7 @@ class UncertaintyPipeline(Adjustable):
         `store` is where the examples are stored, an address such as "milvus://host:19530/name" (see
         `knn_ue.stores.registry`); by default in the UE folder. At an address the index is the store's own business.
 
-        `max_stored` stores at most so many of them (words, in tagging), of every class as many as far as it has them.
+        `max_stored` is the maximum number of them to store (words, in tagging), balanced across classes.
 
         Validation rows that are also training rows are refused unless `allow_leakage`.
 

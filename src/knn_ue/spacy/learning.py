@@ -14,7 +14,7 @@ from knn_ue.types import Outputs
 
 METHOD = "knn-ue-entity"
 # A validation set knows its own domain only, so slopes are held near what held elsewhere. Perturbed copies know more:
-# with them a tenth was best on in-domain sentences made strange (benchmarks/spacy_choices.py), and more is no better.
+# with them a tenth was best on perturbed in-domain sentences (benchmarks/spacy_choices.py), and more is no better.
 _RIDGE = 0.1
 
 

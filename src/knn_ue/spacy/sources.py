@@ -55,7 +55,7 @@ class NerSource:
 class SpancatSource:
     """spaCy's span categorizer; of spans that overlap the one with the highest score counts, the others are unscored.
 
-    A word belongs to a type as surely as the surest span over it does.
+    The probability that a word belongs to a type is that of the most probable span over it.
     """
 
     def __init__(self, component: Any) -> None:

@@ -33,7 +33,7 @@ from knn_ue.types import Neighbors, Progress
 
 
 class Datastore(Shown):
-    """Labelled feature vectors that answer "which stored examples are nearest?".
+    """Labeled feature vectors that answer "which stored examples are nearest?".
 
     Made by `build` or `load`. Every example has an id that never changes and is never given again. A store that was
     loaded from a folder writes each `add` and `remove` to the folder's journal before it returns; `save` to another

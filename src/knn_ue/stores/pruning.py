@@ -1,4 +1,4 @@
-"""Which examples to store where not all are wanted: of every class as many, as far as it has them."""
+"""Which examples to store where not all are wanted: balanced across classes."""
 
 import numpy as np
 

@@ -40,12 +40,12 @@ class LayerStack:
 
 
 def layer_stack(model: Any) -> LayerStack:
-    """Return where the layers of a transformer are; raise where they cannot be told apart."""
+    """Return where the layers of a transformer are; raise where they cannot be found."""
     for module in model.base_model.modules():
         for name, child in module.named_children():
             if type(child).__name__ == "ModuleList" and len(child) == model.config.num_hidden_layers:
                 return LayerStack(module, name)
-    raise InvalidInputError(f"the layers of {type(model).__name__} cannot be told apart: train with freeze_lower=0")
+    raise InvalidInputError(f"the layers of {type(model).__name__} cannot be found: train with freeze_lower=0")
 
 
 def n_frozen_layers(model: Any, share: float) -> int:

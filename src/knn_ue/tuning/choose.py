@@ -1,6 +1,6 @@
 """The choice of an index by what matters, the calibration, not by its recall.
 
-kNN-UE is fitted anew on the neighbors that each index really returns. An index is good enough if the mean log-loss of
+kNN-UE is refitted on the neighbors that each index really returns. An index is good enough if the mean log-loss of
 the validation rows rises by no more than a tolerance over the exact search's, by a paired one-sided interval, and so
 does the ECE. Of those that are, the fastest is taken.
 """
@@ -48,7 +48,7 @@ def tune_index(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tuning:
-    """Choose an index over `vectors` (n, d) float32 with `labels` (n,), by labelled `validation` outputs.
+    """Choose an index over `vectors` (n, d) float32 with `labels` (n,), by labeled `validation` outputs.
 
     A store of up to 2**22 values is searched exactly and nothing is tried, unless there is a memory limit. Else each
     family of indexes is tried from its fastest setting on, until one is good enough or slower than the best so far;

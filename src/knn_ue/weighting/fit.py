@@ -84,7 +84,7 @@ def fit_weight(
     positivity: Positivity = "bounded",
     tau_range: tuple[float, float] = TAU_RANGE,
 ) -> WeightParams:
-    """Return the parameters with the smallest log-loss on n labelled rows and their neighbors.
+    """Return the parameters with the smallest log-loss on n labeled rows and their neighbors.
 
     `tau_range` bounds tau in units of the median distance (of the median squared one, with `distance="squared"`).
     """
@@ -158,7 +158,7 @@ def _best_at(problem: WeightProblem, log_tau: float, near: _Optimum | None) -> _
 
 
 def _newton(logits: ScaledLogits, columns: FloatArray, x: FloatArray) -> tuple[float, FloatArray]:
-    """Minimise the convex log-loss of the weight `columns @ x` over x >= 0: each step solves the quadratic model."""
+    """Minimize the convex log-loss of the weight `columns @ x` over x >= 0: each step solves the quadratic model."""
     from scipy.optimize import nnls
 
     loss, slope, curvature = logits.loss_and_curvature(columns @ x)

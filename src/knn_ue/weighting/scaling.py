@@ -1,4 +1,4 @@
-"""The log-loss of softmax(weight * logits) as a function of the weight, and the temperatures that minimise it.
+"""The log-loss of softmax(weight * logits) as a function of the weight, and the temperatures that minimize it.
 
 The loss is convex in each weight. Temperature Scaling has one weight for all rows, DAC and Mahalanobis a weight
 1 / (w0 + w . scores) for each.
@@ -20,7 +20,7 @@ _TEMPERATURE_RANGE = (1e-300, 1e300)
 
 @dataclass(frozen=True, eq=False)
 class ScaledLogits:
-    """Logits of n labelled rows, shifted so that each row's maximum is 0 and scaled to a typical size of 1."""
+    """Logits of n labeled rows, shifted so that each row's maximum is 0 and scaled to a typical size of 1."""
 
     shifted: FloatArray
     of_label: FloatArray
@@ -63,7 +63,7 @@ class ScaledLogits:
 
 
 def fit_temperature(logits: FloatArray, labels: IntArray) -> float:
-    """Return the positive temperature T that minimises the log-loss of softmax(logits / T). Guo et al. (2017)."""
+    """Return the positive temperature T that minimizes the log-loss of softmax(logits / T). Guo et al. (2017)."""
     from scipy.optimize import minimize_scalar
 
     scaled = ScaledLogits.of(logits, labels)
@@ -107,7 +107,7 @@ def check_temperature(value: float, name: str = "temperature") -> None:
 
 
 def fit_temperature_map(logits: FloatArray, labels: IntArray, scores: FloatArray) -> TemperatureMap:
-    """Return the map from `scores` (n, m), none negative, to a temperature that minimises the log-loss.
+    """Return the map from `scores` (n, m), none negative, to a temperature that minimizes the log-loss.
 
     Starts from Temperature Scaling, so it is never worse on these rows. Rows with an infinite score are left out.
     """

@@ -29,7 +29,7 @@ def read_inputs(served: Served, inputs: Any, options: ServeOptions) -> list[Exam
     return _checked([_read(row, served.pipe.task, number) for number, row in enumerate(rows)], "inputs", options)
 
 
-def read_labelled(served: Served, examples: Sequence[BaseModel], options: ServeOptions) -> list[Example]:
+def read_labeled(served: Served, examples: Sequence[BaseModel], options: ServeOptions) -> list[Example]:
     """Return the examples to learn from; all have labels that the model knows."""
     _check_number(len(examples), "examples", options)
     pipe = served.pipe

@@ -127,7 +127,7 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         On a store that several servers share, the others see them at once if its consistency is strong.
         """
         _check_writable(service)
-        examples = inputs.read_labelled(service.served, body.examples, service.options)
+        examples = inputs.read_labeled(service.served, body.examples, service.options)
         note(request.scope, n_items=len(examples))
         done: dict[str, Any] = {}
         if body.labels_of is not None:
@@ -139,9 +139,9 @@ def _add_changes(router: APIRouter, service: Service) -> None:
 
     @router.post("/adapt", responses=documented(408, 413, 415, 422) | {200: {"model": AdaptResponse}})
     async def adapt(request: Request, body: AdaptRequest) -> Response:
-        """Make the scores right in a domain, from a few labeled examples of it; on disk before this answers."""
+        """Recalibrate for a domain with a few labeled examples of it; on disk before this answers."""
         _check_writable(service)
-        examples = inputs.read_labelled(service.served, body.examples, service.options)
+        examples = inputs.read_labeled(service.served, body.examples, service.options)
         note(request.scope, n_items=len(examples))
         options = AdaptOptions(random_sample=body.random_sample, add=body.add, force=body.force)
         return _json(await _unless_gone(request, service.adapt(examples, body.domain, options)))

@@ -143,7 +143,7 @@ class ExplainRequest(_Asked):
 
 
 class ExamplesRequest(_Sent):
-    """Labelled examples to learn from."""
+    """Labeled examples to learn from."""
 
     examples: Annotated[list[Example], Field(min_length=1, fail_fast=True), _FewItems]
     labels_of: str | None = Field(

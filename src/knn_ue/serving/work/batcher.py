@@ -61,7 +61,7 @@ class Batcher(Generic[Work, Done]):
         self._worker = asyncio.get_running_loop().create_task(self._work())
 
     async def stop(self) -> None:
-        """Refuse new work, finish what is in the model, and end the thread; who still waits is told to come again."""
+        """Refuse new work, finish what is in the model, and end the thread; requests that still wait get 503."""
         self._closed = True
         if self._worker is not None:
             self._worker.cancel()

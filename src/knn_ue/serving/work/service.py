@@ -107,7 +107,7 @@ class Service:
         return done
 
     async def add(self, examples: Sequence[Example]) -> tuple[list[list[int]], int]:
-        """Encode and store labelled examples; return the ids of each, and how many are stored."""
+        """Encode and store labeled examples; return the ids of each, and how many are stored."""
         self.store_watch.check()
         for _ in range(_ATTEMPTS):
             done = await self.batcher.submit(Work(kind="encode", examples=examples), len(examples))

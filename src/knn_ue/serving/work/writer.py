@@ -64,7 +64,7 @@ class FolderWriter:
         self._n_waiting = 0
 
     async def add(self, encoded: Served, outputs: Outputs) -> tuple[list[int], int]:
-        """Store labelled outputs that `encoded` made; return their ids and how many examples are stored."""
+        """Store labeled outputs that `encoded` made; return their ids and how many examples are stored."""
         return await self._soon(partial(self._add, encoded, outputs))
 
     async def remove(self, example: int) -> int:
