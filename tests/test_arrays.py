@@ -71,7 +71,7 @@ class Tensor:
             r"x must be finite, got 1e\+300 at \(0, 0\): .* \(values are held as float32\)",
         ),
         (lambda: float_vector([[1.0]], "x"), r"x must have one dimension, got shape \(1, 1\): ravel it"),
-        (lambda: float_vector([1.0], "x", length=3), "x has 1 rows but 3 are expected: one row an example"),
+        (lambda: float_vector([1.0], "x", length=3), "x has 1 rows but 3 are expected, one per example"),
         (lambda: float_vector([np.inf], "x"), r"x must be finite, got inf at \(0,\)"),
         (lambda: probability_vector([0.5, 1.5], "p"), r"p must lie within \[0, 1\], got 1.5: pass probabilities"),
         (
@@ -95,7 +95,7 @@ class Tensor:
         (lambda: text_tuple("abc", "texts"), "texts must be a sequence of strings, got one string: wrap it in a list"),
         (lambda: text_tuple(["a", 5], "texts"), "texts must be strings, item 1 is a int"),
         (lambda: text_tuple(["a"], "texts", length=2), "texts has 1 rows but 2 are expected"),
-        (lambda: check_length(1, "x", 2), "x has 1 rows but 2 are expected: one row an example"),
+        (lambda: check_length(1, "x", 2), "x has 1 rows but 2 are expected, one per example"),
         (lambda: check_not_empty(0, "x"), "x is empty: at least one row is needed"),
         (lambda: check_positive(0, "k"), "k must be a whole number of at least 1, got 0"),
         (lambda: check_positive(2.0, "k"), "k must be a whole number of at least 1, got 2.0"),
