@@ -4,7 +4,7 @@ import pytest
 
 from knn_ue_reproduce.plan import make_plan
 from knn_ue_reproduce.published import PUBLISHED
-from knn_ue_reproduce.scales import PAPER, SMALL, TASKS
+from knn_ue_reproduce.scales import PAPER, SCALES, TASKS
 from knn_ue_reproduce.setups import folder_setups, paper_setups, vader_setups
 from knn_ue_reproduce.timing import Timing
 from knn_ue_reproduce.variants import PAPER_NAMES
@@ -72,7 +72,7 @@ def test_a_new_set_in_the_folder_becomes_new_columns(tmp_path):
 
 
 def test_scales_say_how_every_task_is_trained():
-    for scale in (SMALL, PAPER):
+    for scale in SCALES.values():
         assert set(scale.options) == set(scale.encoders) == set(TASKS)
     assert PAPER.options["nli"].learning_rate == 1e-5
     assert PAPER.n_seeds == 5
@@ -82,3 +82,11 @@ def test_scales_say_how_every_task_is_trained():
 def test_the_paper_names_its_methods_as_we_call_them():
     assert PAPER_NAMES["softmax"] == "SR"
     assert set(PUBLISHED["sentiment"].rows) <= set(PAPER_NAMES)
+
+
+def test_methods_that_train_their_own_model_have_fewer_seeds(tmp_path):
+    table = make_plan(vader_setups())["sentiment"]
+    jobs = table.jobs(8, 4)
+
+    seeds = {method: {job.seed for job in jobs if job.what.method == method} for method in ("knn-ue", "sngp")}
+    assert (len(seeds["knn-ue"]), len(seeds["sngp"])) == (8, 4)

@@ -25,9 +25,14 @@ def reproduce(
         "knn-ue-reproduction"
     ),
     scale: Annotated[
-        str, typer.Option(metavar="S", help="small (MiniLM, hours) or paper (DeBERTaV3, the hub).")
+        str,
+        typer.Option(
+            metavar="S", help="small (MiniLM, hours), reference (MiniLM, a night), paper (DeBERTaV3, the hub)."
+        ),
     ] = "small",
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many; 3, or 5 at the paper's scale.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many; 3, 8 at the reference scale, 5 at the paper's.")
+    ] = None,
     in_domain: Annotated[
         list[str] | None, typer.Option(metavar="TASK=SET", help="The set of DIR to train on; repeatable.")
     ] = None,

@@ -61,14 +61,19 @@ class PaperTable:
         """The setups it is made of."""
         return tuple(dict.fromkeys([*(block.setup for block in self.blocks), *(setup for setup, _ in self.timings)]))
 
-    def jobs(self, n_seeds: int) -> list[Job]:
-        """Return the cells it needs; times are measured with the first seed only."""
+    def jobs(self, n_seeds: int, trained_seeds: int | None = None) -> list[Job]:
+        """Return the cells it needs; times are measured with the first seed only.
+
+        Methods that one plain model does not serve are measured with the first `trained_seeds` seeds.
+        """
+        few = min(n_seeds, trained_seeds or n_seeds)
         setups = dict.fromkeys(block.setup for block in self.blocks)
         scored = [
             Job(setup=setup, what=variant, seed=seed)
             for seed in range(n_seeds)
             for setup in setups
             for variant in self.variants.get(setup, ())
+            if seed < (n_seeds if variant.is_post_hoc else few)
         ]
         return scored + [Job(setup=setup, what=timing, seed=0) for setup, timing in self.timings]
 

@@ -106,7 +106,7 @@ class Reproduction:
 
     def jobs(self, tables: Iterable[PaperTable]) -> list[Job]:
         """Return the cells of the tables, each once, in the order to run them."""
-        return in_order(job for table in tables for job in table.jobs(self.n_seeds))
+        return in_order(job for table in tables for job in table.jobs(self.n_seeds, self.scale.trained_seeds))
 
     def run(self, names: Sequence[str], *, fresh: bool = False, timed: bool = True) -> Outcome:
         """Measure what was not measured before; without `timed` times are left as they are."""

@@ -17,8 +17,8 @@ from knn_ue_reproduce.variants import PASSES, MethodVariant
 Say = Callable[[str], None]
 
 # Seconds of a cell before any was measured here: a training, and scoring with a trained model.
-_TRAINING_GUESS = {"small": 120.0, "paper": 7200.0}
-_SCORES_GUESS = {"small": 30.0, "paper": 900.0}
+_TRAINING_GUESS = {"small": 120.0, "reference": 480.0, "paper": 7200.0}
+_SCORES_GUESS = {"small": 30.0, "reference": 60.0, "paper": 900.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +43,15 @@ class Outcome:
 
 
 def in_order(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs in the order to run them: every table at one seed before the next seed.
+    """Return the jobs in the order to run them: methods of the plain model first, one seed after the other.
 
-    Within a seed methods of the plain model come first, since one training serves them all; then those that train their
-    own, label smoothing which trains several, mc-dropout, and times.
+    One training serves all of those. Then, again seed by seed, come those that train their own, label smoothing which
+    trains several, mc-dropout, other ways to search, and times.
     """
-    return sorted(dict.fromkeys(jobs), key=lambda job: (job.seed, _SORTS.index(_sort_of(job))))
+    return sorted(
+        dict.fromkeys(jobs),
+        key=lambda job: (_sort_of(job) != _SORTS[0], job.seed, _SORTS.index(_sort_of(job))),
+    )
 
 
 def cell_name(runner: TaskRunner, job: Job) -> CellName:
@@ -211,7 +214,7 @@ class _Clock:
         return guess(self._scale, job)
 
 
-_SORTS = ("plain", "trained", "label-smoothing", PASSES, "timing")
+_SORTS = ("plain", "trained", "label-smoothing", PASSES, "searched", "timing")
 
 
 def _sort_of(job: Job) -> str:
@@ -220,6 +223,8 @@ def _sort_of(job: Job) -> str:
         return "timing"
     if job.what.method in _SORTS:
         return job.what.method
+    if job.what.varies_search:
+        return "searched"
     return "plain" if job.what.training is TrainingMethod else "trained"
 
 

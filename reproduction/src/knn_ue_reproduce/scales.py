@@ -1,4 +1,4 @@
-"""Two scales of the experiments: the paper's own settings, and one that two cores finish in hours."""
+"""Scales of the experiments: the paper's own settings, and two of a small encoder, one quick and one to cite."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Literal
 from knn_ue.data import Task
 from knn_ue.training import TrainingOptions
 
-ScaleName = Literal["small", "paper"]
+ScaleName = Literal["small", "reference", "paper"]
 
 # A setup is one trained task; its name is also the folder of its data sets.
 TASKS: Mapping[str, Task] = {
@@ -28,7 +28,8 @@ class Scale:
     training and fit the method, as in the paper; otherwise each has one half. With `shared_layers` one pass over the
     rows serves dac, which reads every layer, and all other methods; large sets have no room for that. `threads` is how
     many torch uses, so that sums are added in the same order on every machine; None leaves it alone. `timed_rows` are
-    timed `repeats` times.
+    timed `repeats` times. Methods that train a model of their own, mc-dropout, and other ways to search are measured
+    with the first `trained_seeds` seeds. With `views` outputs also hold what familiarity looks at.
     """
 
     name: ScaleName
@@ -45,6 +46,8 @@ class Scale:
     shared_validation: bool = False
     shared_layers: bool = True
     threads: int | None = None
+    trained_seeds: int | None = None
+    views: bool = False
 
 
 _FAST = TrainingOptions.fast()
@@ -68,6 +71,22 @@ SMALL = Scale(
     threads=1,
 )
 
+# One plain model a seed serves every post-hoc method, so those have eight.
+REFERENCE = replace(
+    SMALL,
+    name="reference",
+    n_seeds=8,
+    trained_seeds=4,
+    views=True,
+    options={
+        "sentiment": replace(_FAST, max_length=128, epochs=2, learning_rate=3e-4, freeze_lower=0.67, reuse_frozen=True),
+        "nli": replace(_FAST, max_length=64, epochs=3, learning_rate=3e-4, reuse_frozen=True),
+        "ner": replace(_FAST, max_length=64, epochs=4, learning_rate=5e-4, reuse_frozen=True),
+        "intent": replace(_FAST, max_length=32, epochs=5, learning_rate=5e-4, reuse_frozen=True),
+    },
+    train_rows={"sentiment": 4000, "nli": 6000, "ner": 4000, "intent": 3000},
+)
+
 PAPER = Scale(
     name="paper",
     n_seeds=5,
@@ -82,4 +101,4 @@ PAPER = Scale(
     shared_layers=False,
 )
 
-SCALES: Mapping[ScaleName, Scale] = {"small": SMALL, "paper": PAPER}
+SCALES: Mapping[ScaleName, Scale] = {"small": SMALL, "reference": REFERENCE, "paper": PAPER}

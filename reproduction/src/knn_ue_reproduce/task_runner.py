@@ -155,6 +155,8 @@ class TaskRunner:
         needed = dict(METHODS[variant.method].encoding)
         if shared and self.scale.shared_layers and variant.training is TrainingMethod and variant.method != PASSES:
             needed["all_layers"] = True
+            if self.scale.views:
+                needed["views"] = True
         return needed
 
     @contextmanager

@@ -65,6 +65,11 @@ class MethodVariant:
         """Whether it is a variant of a method that differs in how it searches alone."""
         return self.n_neighbors != N_NEIGHBORS or self.index != EXACT
 
+    @property
+    def is_post_hoc(self) -> bool:
+        """Whether it reads one pass of the plain model, with the usual search."""
+        return self.training is TrainingMethod and self.method != PASSES and not self.varies_search
+
     def options(self) -> dict[str, Any]:
         """Return all that determines the method, as plain JSON."""
         return asdict(self)
