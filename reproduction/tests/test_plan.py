@@ -7,7 +7,7 @@ from knn_ue_reproduce.published import PUBLISHED
 from knn_ue_reproduce.scales import PAPER, SCALES, TASKS
 from knn_ue_reproduce.setups import folder_setups, paper_setups, vader_setups
 from knn_ue_reproduce.timing import Timing
-from knn_ue_reproduce.variants import PAPER_NAMES
+from knn_ue_reproduce.variants import PAPER_NAMES, methods_of
 from tiny_data import write_data, write_rows
 
 
@@ -47,7 +47,7 @@ def test_every_printed_column_is_a_column_of_the_plan(plan, name):
 def test_jobs_are_one_a_method_and_seed_and_times_one_a_set(plan):
     jobs = plan["nli"].jobs(5)
 
-    assert len(jobs) == 5 * 12
+    assert len(jobs) == 5 * len(methods_of("text-pair"))
     assert {job.seed for job in jobs} == set(range(5))
     assert all(isinstance(job.what, Timing) and job.seed == 0 for job in plan["time"].jobs(5))
 
