@@ -42,14 +42,15 @@ def overview_grid(tables: Sequence[FilledTable]) -> Grid:
         counts.append((filled.table.name, str(len(words)), *(str(words.count(word)) for word in get_args(Word))))
     return Grid(
         title="Claims by table",
-        heading=("table", "claims", "hold", "do not hold", "cannot be tested here"),
+        heading=("table", "claims", "hold", "do not hold", "undecided", "cannot be tested here"),
         lines=tuple(counts),
     )
 
 
 def verdict_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:
     """Return the claims of a table with the paper's numbers, ours and what became of them."""
-    heading = ("claim", "set", "measure", "verdict", "why", "paper", "ours", "gain [95 %]", "p (Holm)", "p (t-test)")
+    heading = ("claim", "set", "measure", "verdict", "why", "paper", "ours", "gain [95 %]")
+    heading += ("of the paper's gain", "p (Holm)", "p (t-test)")
     return Grid(
         title="Verdicts",
         heading=(*heading, "by our definition"),
@@ -63,13 +64,14 @@ def verdict_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:
                 one.paper,
                 one.ours,
                 one.interval,
+                EMPTY if math.isnan(one.effect) else f"{one.effect:.2f}",
                 _p(one.p),
                 _p(one.t_test),
                 one.by_our_definition or EMPTY,
             )
             for one in verdicts
         ),
-        text_columns=frozenset({0, 1, 2, 3, 4, 10}),
+        text_columns=frozenset({0, 1, 2, 3, 4, 11}),
         sentences=frozenset({0, 3}),
         details={1: 0, 2: 0, 4: 3},
     )
@@ -129,13 +131,14 @@ def _p(value: float) -> str:
 
 
 def counted(verdicts: Iterable[ClaimVerdict]) -> str:
-    """Return how many claims hold, with how many seen in one seed only, do not hold, and cannot be tested."""
+    """Return how many claims hold (and how many of them with one seed), do not hold, are undecided, are untestable."""
     verdicts = list(verdicts)
     words = [one.word for one in verdicts]
     n_once = sum(one.one_seed for one in verdicts if one.word == "holds")
     parts = [
         f"{words.count('holds')} hold" + (f" ({n_once} of them with one seed only)" if n_once else ""),
         f"{words.count('does not hold')} do not hold",
+        f"{words.count('undecided')} are undecided",
         f"{words.count('cannot be tested here')} cannot be tested here",
     ]
     return ", ".join(parts)

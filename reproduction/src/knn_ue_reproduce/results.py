@@ -32,8 +32,10 @@ ABOUT = (
     "correction. In a "
     "verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the first side is "
     "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below "
-    "0.05, and the two digits of a table show it; a claim of no loss holds when both exclude a stated "
-    "loss. The t-test over seeds is the paper's test and decides nothing here."
+    "0.05, and the two digits of a table show it. It does not hold when the interval, also after Holm's correction, "
+    "excludes half of the paper's gain (any gain, where the paper prints no numbers). Everything else is undecided. A "
+    "claim of no loss holds when both exclude a stated loss, and does not hold when they exclude a smaller one. "
+    "The t-test over seeds is the paper's test and decides nothing here."
 )
 
 

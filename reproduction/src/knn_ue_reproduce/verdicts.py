@@ -1,9 +1,10 @@
-"""The paper's claims and ours: holds, does not hold, or cannot be tested here. Wishes do not count.
+"""The paper's claims and ours: holds, does not hold, undecided, or cannot be tested here. Wishes do not count.
 
 A claim holds when our difference has the direction of the paper's and its 95 % interval, over texts and seeds,
-excludes zero, also after Holm's correction over the claims of the table, and can be seen in the digits of a table. A
-claim of no loss holds when the interval excludes a stated margin, also after the correction. All else does not hold,
-and the reason says whether we saw no difference or the opposite.
+excludes zero, also after Holm's correction over the claims of the table, and can be seen in the digits of a table. It
+does not hold when the interval excludes an effect of half the paper's size, also after the correction; a claim without
+printed numbers when it excludes any gain. A claim of no loss holds when the interval excludes a loss of a stated
+margin, and does not hold when it excludes a smaller one. All else is undecided: we saw too little to say.
 """
 
 import math
@@ -26,7 +27,7 @@ from knn_ue_reproduce.variants import PASSES, MethodVariant
 Means = Mapping[tuple[str, str, str, str], float]
 # By setup and method: what to say of a model that did not learn.
 Unlearned = Mapping[str, Mapping[MethodVariant, str]]
-Word = Literal["holds", "does not hold", "cannot be tested here"]
+Word = Literal["holds", "does not hold", "undecided", "cannot be tested here"]
 
 ALPHA = 0.05
 _MANY = ", but not after correction for many claims"
@@ -40,7 +41,7 @@ class ClaimVerdict:
     with its 95 % bounds, `p` the bootstrap's p-value after Holm's correction, `t_test` that of the t-test over seeds.
     `by_our_definition` is the verdict where our definition of the measure is another than the published one. `differs`
     says how encoder and data of the `setup` differ from the paper's. With `one_seed` the interval is that of texts
-    alone.
+    alone. `effect` is our gain as a share of the paper's, NaN where the paper prints no two numbers.
     """
 
     table: str
@@ -58,6 +59,7 @@ class ClaimVerdict:
     setup: str = ""
     differs: str = ""
     one_seed: bool = False
+    effect: float = math.nan
 
 
 def judge(
@@ -121,8 +123,10 @@ def _judge(
 ) -> list[ClaimVerdict]:
     failed = [_failed(claim, unlearned) for claim in claims]
     pairs = [None if why else _pair(claim, compared) for claim, why in zip(claims, failed, strict=True)]
-    adjusted = holm([_looked_at(claim, pair) for claim, pair in zip(claims, pairs, strict=True)])
-    verdicts = [_verdict(claim, pair, p, means) for claim, pair, p in zip(claims, pairs, adjusted, strict=True)]
+    both = list(zip(claims, pairs, strict=True))
+    shown = holm([_looked_at(claim, pair) for claim, pair in both])
+    refuted = holm([_refuted(claim, pair) for claim, pair in both])
+    verdicts = [_verdict(*one, p, against, means) for one, p, against in zip(both, shown, refuted, strict=True)]
     return [replace(one, reason=why) if why else one for one, why in zip(verdicts, failed, strict=True)]
 
 
@@ -154,12 +158,36 @@ def _looked_at(claim: Claim, found: PairedTest | None) -> float:
     return of_bound(gain, low, -claim.margin)
 
 
-def _verdict(claim: Claim, found: PairedTest | None, p: float, means: Means) -> ClaimVerdict:
+def _refuted(claim: Claim, found: PairedTest | None) -> float:
+    """Return the p-value of a gain as large as `_least_effect` or larger, for its own Holm's correction."""
+    if found is None:
+        return math.nan
+    gain, _, high = _gain(claim, found)
+    return of_bound(-gain, -high, -_least_effect(claim))
+
+
+def _paper_effect(claim: Claim) -> float:
+    """Return the paper's gain as a fraction, NaN where it prints no two numbers."""
+    if claim.printed is None or claim.kind != "better":
+        return math.nan
+    return abs(claim.printed[0].mean - claim.printed[1].mean) / measure_of(claim.measure).unit
+
+
+def _least_effect(claim: Claim) -> float:
+    """Return the gain that must be excluded for a claim not to hold: half the paper's, none, or the loss allowed."""
+    if claim.kind == "no worse":
+        return -claim.margin
+    effect = _paper_effect(claim)
+    return 0.0 if math.isnan(effect) else effect / 2
+
+
+def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, means: Means) -> ClaimVerdict:
     measure = measure_of(claim.measure)
     both = _both(claim, found, means)
     ours = " / ".join("–" if x is None or math.isnan(x) else f"{measure.unit * x:.2f}" for x in both)
     paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
     word: Word
+    effect = math.nan
     if found is None or math.isnan(found.low):
         word, interval, t_test = "cannot be tested here", "–", math.nan
         reason = "the cells, or the answers behind them, are not here"
@@ -168,7 +196,8 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, means: Means) -> 
     else:
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
-        word, reason = _decide(claim, gain, low, high, p)
+        word, reason = _decide(claim, (gain, low, high), p, against)
+        effect = gain / _paper_effect(claim)
         limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
         limits += ["one seed only"] if found.n_seeds == 1 else []
         reason = "; ".join(part for part in (reason, *limits) if part)
@@ -190,6 +219,7 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, means: Means) -> 
         reason=reason,
         setup=claim.block.setup,
         one_seed=found is not None and found.n_seeds == 1,
+        effect=effect,
     )
 
 
@@ -203,25 +233,38 @@ def _both(claim: Claim, found: PairedTest | None, means: Means) -> list[float | 
     return [means.get((claim.block.setup, claim.block.part, str(variant), claim.measure)) for variant in variants]
 
 
-def _decide(claim: Claim, gain: float, low: float, high: float, p: float) -> tuple[Word, str]:
+def _decide(claim: Claim, gained: tuple[float, float, float], p: float, against: float) -> tuple[Word, str]:
+    """Return the verdict on a gain with its bounds; `p` counts for the claim, `against` for its refutation."""
+    gain, low, high = gained
     unit = measure_of(claim.measure).unit
     if claim.kind == "no worse":
-        margin = f"{unit * claim.margin:g}"
-        sure = "it loses for sure, and " if high < 0 else ""
-        if low > -claim.margin:
-            below = f"{sure}the loss is below {margin}"
-            return ("holds", below) if p < ALPHA else ("does not hold", f"{below}{_MANY}")
-        if high <= -claim.margin:
-            return "does not hold", f"loses {margin} or more"
-        return "does not hold", f"{sure}a loss of {margin} or more is not excluded"
+        return _decide_no_loss(claim, low, high, p, against)
+    least = _least_effect(claim)
+    half = "half the paper's effect" if claim.printed is not None else "any gain"
+    if low > 0 and p < ALPHA and abs(unit * gain) >= VISIBLE:
+        return "holds", f"but less than {half}" if high < least else ""
+    if high <= least and against < ALPHA:
+        opposite = "the opposite was seen; " if high < 0 else ""
+        return "does not hold", f"{opposite}{half} is excluded"
     if abs(unit * gain) < VISIBLE:
-        return "does not hold", "no difference in the digits shown"
-    if low > 0 and p < ALPHA:
-        return "holds", ""
-    if low <= 0 <= high:
-        return "does not hold", "no difference was seen"
-    seen = "seen" if low > 0 else "the opposite was seen"
-    return "does not hold", seen if p < ALPHA else f"{seen}{_MANY}"
+        return "undecided", f"no difference in the digits shown, and {half} is not excluded"
+    if low > 0:
+        return "undecided", f"seen{_MANY}"
+    if high <= least:
+        return "undecided", f"{half} is excluded{_MANY}"
+    return "undecided", f"neither no gain nor {half} is excluded"
+
+
+def _decide_no_loss(claim: Claim, low: float, high: float, p: float, against: float) -> tuple[Word, str]:
+    margin = f"{measure_of(claim.measure).unit * claim.margin:g}"
+    sure = "it loses for sure, and " if high < 0 else ""
+    if low > -claim.margin:
+        below = f"{sure}the loss is below {margin}"
+        return ("holds", below) if p < ALPHA else ("undecided", f"{below}{_MANY}")
+    if high <= -claim.margin:
+        lost = f"loses {margin} or more"
+        return ("does not hold", lost) if against < ALPHA else ("undecided", f"{lost}{_MANY}")
+    return "undecided", f"{sure}a loss of {margin} or more is not excluded"
 
 
 def _time_verdict(claim: TimeClaim, content: Content | None) -> ClaimVerdict:
@@ -234,8 +277,8 @@ def _time_verdict(claim: TimeClaim, content: Content | None) -> ClaimVerdict:
         ratios = [a / b for a, b in zip(first, second[: len(first)], strict=True)]
         ours = f"{median(ratios):.2f} times"
         interval = f"[{min(ratios):.2f}, {max(ratios):.2f}]"
-        holds = min(ratios) >= claim.bound if claim.at_least else max(ratios) <= claim.bound
-        word = "holds" if holds else "does not hold"
+        kept = [ratio >= claim.bound if claim.at_least else ratio <= claim.bound for ratio in ratios]
+        word = "holds" if all(kept) else "undecided" if any(kept) else "does not hold"
         limits = ["measured while other jobs ran"] if (content or {})["load"] > 1.5 else []
         limits += ["one round only"] if len(ratios) == 1 else []
         reason = "; ".join(limits)
