@@ -1,7 +1,7 @@
 """Slow and obvious versions in plain loops, written from the definitions: what the fast ones must equal."""
 
 import math
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -280,3 +280,59 @@ def _scaled_loss(probs, labels, t):
         powers = [float(p) ** math.exp(t) for p in row]
         loss -= math.log(powers[label] / sum(powers))
     return loss
+
+
+def augrc(confidence, correct):
+    """The mean over n of wrong answers among the n most confident, by trapezoids between the ends of ties."""
+    rows = list(zip(confidence, correct, strict=True))
+    points = [(0.0, 0.0)]
+    for threshold in sorted(set(confidence), reverse=True):
+        answered = [hit for score, hit in rows if score >= threshold]
+        points.append((len(answered) / len(rows), answered.count(False) / len(rows)))
+    return math.fsum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
+
+
+def risk_at_coverage(confidence, correct, coverage):
+    """Take the most confident rows, of a tie all by the same part, until the share is full."""
+    left, wrong = coverage * len(confidence), 0.0
+    for threshold in sorted(set(confidence), reverse=True):
+        tied = [hit for score, hit in zip(confidence, correct, strict=True) if score == threshold]
+        taken = min(left, len(tied))
+        wrong += taken * tied.count(False) / len(tied)
+        left -= taken
+    return wrong / (coverage * len(confidence))
+
+
+def coverage_at_risk(confidence, correct, risk):
+    """The largest share at or above a threshold whose error rate is allowed."""
+    best = 0.0
+    for threshold in set(confidence):
+        answered = [hit for score, hit in zip(confidence, correct, strict=True) if score >= threshold]
+        if answered.count(False) / len(answered) <= risk + 1e-12:
+            best = max(best, len(answered) / len(confidence))
+    return best
+
+
+def brier_refinement(confidence, correct):
+    """The Brier score after the best rising map, by merging neighbors that fall."""
+    blocks = []
+    for value in sorted(set(confidence)):
+        hits = [hit for score, hit in zip(confidence, correct, strict=True) if score == value]
+        blocks.append([sum(hits), len(hits)])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
+            right, n = blocks.pop()
+            blocks[-1] = [blocks[-1][0] + right, blocks[-1][1] + n]
+    return math.fsum(right * (1 - right / n) ** 2 + (n - right) * (right / n) ** 2 for right, n in blocks) / len(
+        correct
+    )
+
+
+def piece(confidence, correct, proximity, n_bins):
+    """The gap of every cell of confidence and proximity, weighted by its rows."""
+    edges = [float(edge) for edge in np.quantile(proximity, np.linspace(0, 1, n_bins + 1)[1:-1])]
+    cells = {}
+    for score, hit, near in zip(confidence, correct, proximity, strict=True):
+        row = sum(1 for edge in edges if near >= edge)
+        column = max(math.ceil(score * n_bins) - 1, 0)
+        cells.setdefault((row, column), []).append(score - hit)
+    return math.fsum(abs(math.fsum(gaps)) for gaps in cells.values()) / len(confidence)

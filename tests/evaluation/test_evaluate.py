@@ -18,7 +18,8 @@ from knn_ue.toy import pockets, two_blobs
 from knn_ue.types import Outputs
 
 ROW_METRICS = ["accuracy", "nll", "brier_multiclass", "brier_top_label", "ece", "mce", "adaptive_ece", "debiased_ece"]
-ROW_METRICS += ["class_wise_ece", "auroc", "aurc", "e_aurc"]
+ROW_METRICS += ["smooth_ece", "class_wise_ece", "brier_calibration", "brier_refinement", "nll_calibration"]
+ROW_METRICS += ["nll_refinement", "auroc", "aurc", "e_aurc", "augrc", "risk_at_80", "coverage_at_5"]
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 

@@ -185,6 +185,16 @@ MEASURES: Mapping[str, AnswerMeasure] = {
         function=_of_given(metrics.brier_top_label),
         definition="squared, of the predicted class",
     ),
+    "smooth_ece": AnswerMeasure(title="smooth ECE", function=_of_given(metrics.smooth_calibration_error)),
+    "augrc": AnswerMeasure(title="AUGRC", function=_of_given(metrics.augrc), unit=1000.0),
+    "brier_calibration": AnswerMeasure(title="Brier, calibration", function=_of_given(metrics.brier_calibration)),
+    "brier_refinement": AnswerMeasure(title="Brier, refinement", function=_of_given(metrics.brier_refinement)),
+    "nll_calibration": AnswerMeasure(title="NLL, calibration", function=_of_given(metrics.nll_calibration), unit=1.0),
+    "nll_refinement": AnswerMeasure(title="NLL, refinement", function=_of_given(metrics.nll_refinement), unit=1.0),
+    "risk_at_80": AnswerMeasure(title="risk at 80 % coverage", function=_of_given(metrics.risk_at_coverage)),
+    "coverage_at_5": AnswerMeasure(
+        title="coverage at 5 % risk", function=_of_given(metrics.coverage_at_risk), higher_is_better=True
+    ),
     "confidence_right": AnswerMeasure(
         title="confidence, right", function=partial(_confidence, right=True), unit=1.0, higher_is_better=True
     ),

@@ -45,11 +45,19 @@ STYLES = MappingProxyType(
         "mce": Style(title="MCE"),
         "adaptive_ece": Style(title="adaptive ECE"),
         "debiased_ece": Style(title="debiased ECE"),
+        "smooth_ece": Style(title="smooth ECE"),
         "class_wise_ece": Style(title="class-wise ECE"),
+        "brier_calibration": Style(title="Brier, calibration", **_PLAIN),
+        "brier_refinement": Style(title="Brier, refinement", **_PLAIN),
+        "nll_calibration": Style(title="NLL, calibration", **_PLAIN),
+        "nll_refinement": Style(title="NLL, refinement", **_PLAIN),
         "fpr95": Style(title="FPR@95"),
         "auroc": Style(title="AUROC", higher_is_better=True),
         "aurc": Style(title="AURC", **_AREA),
         "e_aurc": Style(title="E-AURC", **_AREA),
+        "augrc": Style(title="AUGRC", **_AREA),
+        "risk_at_80": Style(title="risk at 80 % coverage"),
+        "coverage_at_5": Style(title="coverage at 5 % risk", higher_is_better=True),
         "aupr_in": Style(title="AUPR-in", higher_is_better=True),
         "aupr_out": Style(title="AUPR-out", higher_is_better=True),
     }
@@ -65,6 +73,12 @@ DEFINITIONS = MappingProxyType(
         "AURC and E-AURC": "answer the most confident rows first and average the share of wrong ones over all numbers "
         "of rows answered; E-AURC is that minus the best possible at this accuracy. Times 1000. 0 means that every "
         "right answer has more confidence than every wrong one.",
+        "AUGRC": "as AURC, with the share of all rows that are answered and wrong in place of the error rate. "
+        "Times 1000. Risk at 80 % coverage is the error rate of the 80 % most confident rows, coverage at 5 % risk the "
+        "largest share of rows that can be answered with at most 5 % errors.",
+        "calibration and refinement": "the parts of a score of the predicted class that the best rising map of the "
+        "confidence would save, and that would be left.",
+        "smooth ECE": "as ECE, with a kernel in place of bins; its width is the error itself.",
         "AUROC": "the chance that a right answer has more confidence than a wrong one; in OOD detection: that a test "
         "row has more than an out-of-domain row. 50 % is chance.",
         "familiarity": "how much a row is like the training data, whatever the model answers. In OOD detection it "

@@ -67,10 +67,18 @@ def row_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions
         "mce": top(metric=partial(metrics.maximum_calibration_error, n_bins=n_bins)),
         "adaptive_ece": top(metric=partial(metrics.adaptive_calibration_error, n_bins=n_bins)),
         "debiased_ece": top(metric=partial(metrics.debiased_calibration_error, n_bins=n_bins)),
+        "smooth_ece": top(metric=metrics.smooth_calibration_error),
         "class_wise_ece": full(metric=partial(metrics.class_wise_calibration_error, n_bins=n_bins)),
+        "brier_calibration": top(metric=metrics.brier_calibration),
+        "brier_refinement": top(metric=metrics.brier_refinement),
+        "nll_calibration": top(metric=metrics.nll_calibration),
+        "nll_refinement": top(metric=metrics.nll_refinement),
         "auroc": top(metric=metrics.auroc),
         "aurc": top(metric=metrics.aurc),
         "e_aurc": top(metric=metrics.e_aurc),
+        "augrc": top(metric=metrics.augrc),
+        "risk_at_80": top(metric=partial(metrics.risk_at_coverage, coverage=0.8)),
+        "coverage_at_5": top(metric=partial(metrics.coverage_at_risk, risk=0.05)),
     }
 
 
