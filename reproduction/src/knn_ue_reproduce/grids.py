@@ -49,11 +49,10 @@ def overview_grid(tables: Sequence[FilledTable]) -> Grid:
 
 def verdict_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:
     """Return the claims of a table with the paper's numbers, ours and what became of them."""
-    heading = ("claim", "set", "measure", "verdict", "why", "paper", "ours", "gain [95 %]")
-    heading += ("of the paper's gain", "p (Holm)", "p (t-test)")
+    heading = ("claim", "set", "measure", "verdict", "why", "paper", "ours", "gain [95 %]", "of the paper's gain")
     return Grid(
         title="Verdicts",
-        heading=(*heading, "by our definition"),
+        heading=(*heading, "p (Holm)", "p (t-test)", "by our definition"),
         lines=tuple(
             (
                 one.claim,
