@@ -151,7 +151,7 @@ def test_train_does_not_replace_a_model_unless_told(files, tiny_model):
     result = run("train", "--task", files.name, "--encoder", encoder, *_data(files), "--out", files.model)
 
     assert result.exit_code == 1
-    assert "already holds a model: pass overwrite=True (--overwrite)" in result.stderr
+    assert "already holds a model: pass --overwrite" in result.stderr
 
 
 def test_fit_does_not_replace_a_folder_unless_told(text, tiny_model):

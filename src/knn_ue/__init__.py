@@ -1,4 +1,21 @@
-"""Rows -> Outputs -> datastore -> Neighbors -> weight -> probabilities -> metrics -> report."""
+"""Confidence you can trust for classifiers and taggers, from the nearest training examples (kNN-UE).
+
+With a Hugging Face model (`pip install "knn-ue[hf]"`)::
+
+    pipe = UncertaintyPipeline.from_pretrained("model")       # or from_model(model, tokenizer), from_prompt(...)
+    pipe.fit("train.csv", "validation.csv")                   # files, DataFrames, data sets or lists
+    pipe("a text")                                            # label, calibrated score, nearest training examples
+
+With arrays of any model::
+
+    store = Datastore.build(train.features, train.labels)   # all three are Outputs(features=, logits=, ...)
+    ue = KnnUE(store).fit(validation)
+    ue.predict_proba(test)
+    evaluate(ue, test)
+
+With scikit-learn: `knn_ue.sklearn.KnnUEClassifier(estimator)`. With spaCy: `nlp.add_pipe("knn_ue_entities")`. In a
+shell: `knn-ue --help`.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -45,7 +45,8 @@ def find_device(name: str) -> Any:
         torch.zeros(1, device=device).item()  # the device "meta" makes tensors, but none that can be read
     except (RuntimeError, AssertionError, ImportError) as error:  # unknown name, a build without it, no such module
         reason = str(error).splitlines()[0]
-        raise InvalidInputError(f"device {name!r} cannot be used here ({reason}): try --device cpu") from None
+        said = f"device {name!r} cannot be used here ({reason}): try "
+        raise InvalidInputError(f'{said}device="cpu"', shell=f"{said}--device cpu") from None
     return device
 
 

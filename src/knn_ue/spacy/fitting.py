@@ -44,9 +44,8 @@ def fit_pipeline(
     if FACTORY in nlp.pipe_names:
         nlp.remove_pipe(FACTORY)
     if source not in nlp.pipe_names:
-        raise InvalidInputError(
-            f"{pipeline} has no component {source!r}, only {', '.join(nlp.pipe_names) or 'none'}: pass --source"
-        )
+        said = f"{pipeline} has no component {source!r}, only {', '.join(nlp.pipe_names) or 'none'}: pass "
+        raise InvalidInputError(f"{said}source=...", shell=f"{said}--source")
     config = {"source": source, "map": dict(renamed or {}), "n_neighbors": n_neighbors}
     component: Any = nlp.add_pipe(FACTORY, config=config)
     examples = read_examples(nlp, train)

@@ -149,8 +149,8 @@ def writable(store: NeighborStore) -> WritableStore:
 def tunable(store: NeighborStore) -> TunableStore:
     """Return the store as one whose index can be replaced, or raise."""
     if not isinstance(store, TunableStore):
+        said = f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt here: fit again with "
         raise InvalidInputError(
-            f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt here: fit again with "
-            "another --index, or without --store"
+            f"{said}another index, or without store", shell=f"{said}another --index, or without --store"
         )
     return store

@@ -133,7 +133,7 @@ def moved_store(store: NeighborStore, address: str | None, index: str | IndexOpt
         return datastore_of(rows, normalization, index)
     move_to = _kind_at(address).move_to
     if move_to is None:
-        raise InvalidInputError(f"rows cannot be moved to {address!r}: fit again with --store")
+        raise InvalidInputError(f"rows cannot be moved to {address!r}: fit again with that store")
     return move_to(address, rows, index=index, normalization=normalization)
 
 
@@ -141,7 +141,9 @@ def _all_rows(store: NeighborStore) -> tuple[StoredRows, Normalization]:
     if isinstance(store, RemoteStore):
         return join_rows(list(store.rows()), store.n_columns), store.normalization
     if not isinstance(store, Datastore):
-        raise InvalidInputError(f"the rows of the store {store.where!r} cannot be listed: fit again with --store")
+        raise InvalidInputError(
+            f"the rows of the store {store.where!r} cannot be listed: fit again with the other store"
+        )
     ids = store.ids
     vectors, labels = store.arrays()
     return StoredRows(ids=ids, vectors=vectors, labels=labels, texts=store.texts_of(ids)), store.normalization

@@ -55,7 +55,8 @@ def check_target(target: Path, *, overwrite: bool) -> None:
         raise StorageError(f"{target} holds other files and no {RECORD}: choose a new or empty folder")
     if not overwrite:
         raise StorageError(
-            f"{target} already holds a model: pass overwrite=True (--overwrite) or choose another folder"
+            f"{target} already holds a model: pass overwrite=True or choose another folder",
+            shell=f"{target} already holds a model: pass --overwrite or choose another folder",
         )
 
 
