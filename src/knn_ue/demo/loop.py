@@ -76,11 +76,13 @@ class Loop:
 
 def loop_told(met: Sequence[MetDomain], told: Sequence[ToldSentence]) -> Loop:
     """Return the loop in one sentence and two tables: the sets it meets, and sentences of other kinds."""
-    n_labels = max(x.n_labels for x in met)
+    n_labels = max(x.n_labels for x in met if x.name != TEST)
     domains = LeadTable(
         caption=f"Notice, ask, adapt: what {n_labels} labels do to the calibration error ({N_DRAWS} draws)",
         headings=("set", "flagged as unfamiliar", "calibration error", f"after {n_labels} labels"),
-        rows=tuple((_shown(x.name), f"{x.unfamiliar:.0%}", f"{100 * x.before:.1f} %", _after(x)) for x in met),
+        rows=tuple(
+            (_shown(x.name), f"{x.unfamiliar:.0%}", f"{100 * x.before:.1f} %", _after(x, n_labels)) for x in met
+        ),
     )
     strange = LeadTable(
         caption="Sentences of other kinds",
@@ -136,5 +138,8 @@ def _shown(name: str) -> str:
     return "film reviews it was not trained on" if name == TEST else name
 
 
-def _after(met: MetDomain) -> str:
-    return "too few rows" if met.after is None else f"{100 * met.after:.1f} ± {100 * met.spread:.1f} %"
+def _after(met: MetDomain, n_labels: int) -> str:
+    if met.after is None:
+        return "too few rows"
+    others = "" if met.n_labels == n_labels else f" ({met.n_labels} labels)"
+    return f"{100 * met.after:.1f} ± {100 * met.spread:.1f} %{others}"
