@@ -28,6 +28,8 @@ PAPER_NAMES: Mapping[str, str] = {
     "knn-ue-no-label": "kNN-UE (w/o label)",
     "knn-ue": "kNN-UE",
 }
+# Methods of others that came after the paper: they are scored, not timed.
+RIVALS = ("vector-scaling", "matrix-scaling", "isotonic", "procal", "nuq", "sdm")
 
 
 @dataclass(frozen=True, kw_only=True)
