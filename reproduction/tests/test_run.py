@@ -71,6 +71,20 @@ def test_what_is_measured_is_read_and_not_measured_again(measured, data, encoder
     assert read_jobs(runners(data, encoder, folder), jobs()).found == outcome.found
 
 
+def test_detectors_are_measured_on_the_outputs_of_the_same_model(measured, data, encoder):
+    folder, _, _, _ = measured
+    lines: list[str] = []
+    wanted = jobs(methods=("energy", "familiarity"))
+
+    outcome = run_jobs(runners(data, encoder, folder, lines=lines), wanted, lines.append)
+
+    assert not outcome.failed
+    assert not any("training" in line for line in lines)
+    for content in outcome.found.values():
+        assert {"fpr95", "detection_auroc"} <= set(content["sets"]["away"])
+        assert "ece" not in content["sets"]["home"]
+
+
 def test_the_same_seed_elsewhere_gives_the_same_numbers(measured, encoder, tmp_path):
     other = write_data(tmp_path / "elsewhere")
 

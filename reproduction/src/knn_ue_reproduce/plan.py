@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from knn_ue.detection import DETECTORS
 from knn_ue_reproduce.indexes import paper_indexes
 from knn_ue_reproduce.measures import OURS
 from knn_ue_reproduce.published import PUBLISHED, PublishedTable
@@ -120,7 +121,8 @@ def _detection(setups: Mapping[str, Setup]) -> PaperTable:
         for one in setup.sets
         if one.role in ("out", "outside")
     ]
-    return _table("detection", "Out-of-distribution detection", ("sentiment",), blocks, setups)
+    detectors = tuple(MethodVariant(method=name) for name in DETECTORS)
+    return _table("detection", "Out-of-distribution detection", ("sentiment",), blocks, setups, more=detectors)
 
 
 def _weights(setups: Mapping[str, Setup]) -> PaperTable:
@@ -211,9 +213,11 @@ def _table(
     timings: tuple[tuple[str, Timing], ...] = (),
     kind: Kind = "scores",
     figure: bool = False,
+    more: tuple[MethodVariant, ...] = (),
 ) -> PaperTable:
     chosen = {
-        block.setup: variants or tuple(MethodVariant(method=method) for method in methods_of(setups[block.setup].task))
+        block.setup: variants
+        or (*(MethodVariant(method=method) for method in methods_of(setups[block.setup].task)), *more)
         for block in blocks
     }
     return PaperTable(

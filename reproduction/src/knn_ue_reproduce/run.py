@@ -9,6 +9,7 @@ from knn_ue.errors import KnnUeError
 from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.training.method import TrainingMethod
 from knn_ue_reproduce.cells import CellName, Content
+from knn_ue_reproduce.detect import detection_cell
 from knn_ue_reproduce.score import score_cell, score_name
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.timing import Timing, timing_cell, timing_name
@@ -162,7 +163,8 @@ def _answers_kept(runner: TaskRunner, job: Job, name: CellName) -> bool:
 def _measure(runner: TaskRunner, job: Job) -> Content:
     if isinstance(job.what, Timing):
         return timing_cell(runner, job.what, job.seed)
-    return score_cell(runner, job.what, job.seed)
+    measure = detection_cell if job.what.detects else score_cell
+    return measure(runner, job.what, job.seed)
 
 
 def summary(content: Content) -> str:

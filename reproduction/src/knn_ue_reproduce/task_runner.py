@@ -152,7 +152,7 @@ class TaskRunner:
 
     def encoding_of(self, variant: MethodVariant, *, shared: bool = True) -> dict[str, Any]:
         """Return what is taken of the model; all layers of a plain one where its methods share a pass."""
-        needed = dict(METHODS[variant.method].encoding)
+        needed = {} if variant.detects else dict(METHODS[variant.method].encoding)
         if shared and self.scale.shared_layers and variant.training is TrainingMethod and variant.method != PASSES:
             needed["all_layers"] = True
             if self.scale.views:

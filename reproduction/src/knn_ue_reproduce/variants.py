@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from knn_ue.data import Task
+from knn_ue.detection import DETECTORS
 from knn_ue.methods import METHODS, Search
 from knn_ue.stores import IndexOptions
 from knn_ue.training.method import TrainingMethod
@@ -60,7 +61,12 @@ class MethodVariant:
     @property
     def training(self) -> type[TrainingMethod]:
         """How the model of the method is trained."""
-        return METHODS[self.method].training
+        return TrainingMethod if self.detects else METHODS[self.method].training
+
+    @property
+    def detects(self) -> bool:
+        """Whether it is a detector of the plain model's outputs, no method with probabilities."""
+        return self.method in DETECTORS
 
     @property
     def varies_search(self) -> bool:
