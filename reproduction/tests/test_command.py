@@ -103,7 +103,7 @@ def test_a_run_killed_at_random_moments_and_resumed_has_the_same_cells(data, enc
     with started(*arguments, "--out", tmp_path / "whole") as whole:
         assert whole.wait(timeout=900) == 0
     took = time.monotonic() - began
-    for _ in range(4):
+    for _ in range(2):
         with started(*arguments, "--out", tmp_path / "killed") as process:
             time.sleep(chance.uniform(0.2, 0.8) * took)
             process.send_signal(signal.SIGKILL)

@@ -93,12 +93,19 @@ def _calibration(explained: Explained) -> str:
         if raw == percent(explained.score):
             return f"Calibration leaves the model's {raw} unchanged."
         verb = _verb(explained.score > explained.raw_score)
-        return f"Calibration {verb} the model's {raw} to {percent(explained.score)}."
+        return f"Calibration {verb} the model's {raw} to {percent(explained.score)}{_own_reasons(explained)}."
     usual = percent(explained.usual_score)
     if usual == raw:
         return f"Model-wide: in a typical neighborhood, calibration leaves the model's {raw} unchanged."
     verb = _verb(explained.usual_score > explained.raw_score)
     return f"Model-wide: in a typical neighborhood, calibration {verb} the model's {raw} to {usual}."
+
+
+def _own_reasons(explained: Explained) -> str:
+    """Return the reasons of a method that does not compare with a typical neighborhood; they may speak both ways."""
+    raised = f"; raised by {_listed(explained.raised_by)}" if explained.raised_by else ""
+    lowered = f"; lowered by {_listed(explained.lowered_by)}" if explained.lowered_by else ""
+    return raised + lowered
 
 
 def _neighborhood(explained: Explained) -> str:

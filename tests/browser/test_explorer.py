@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from knn_ue.reasons import percent
 from page_actions import ask
 from pipelines import PAIR, TEXT, WORDS
 
@@ -105,7 +106,7 @@ def test_entities_are_highlighted_with_scores_and_each_word_tells_why(servers, o
     marks = page.locator("mark.entity").all_inner_texts()
     assert len(marks) == len(answer["answer"]["entities"]) > 0
     for mark, entity in zip(marks, answer["answer"]["entities"], strict=True):
-        assert f"{100 * entity['score']:.1f} %" in mark
+        assert percent(entity["score"]) in mark
     page.get_by_role("button", name=re.compile("^went: ")).click()
     assert "“went”" in page.inner_text("#answer-title")
     assert page.inner_text(".predicted strong") == answer["why"][2]["label"]
@@ -125,13 +126,13 @@ def test_entities_with_scores_of_their_own_say_why_and_what_may_be_missed(server
         reasons = [f"▲ raised by {x}" for x in entity["raised_by"]] + [
             f"▼ lowered by {x}" for x in entity["lowered_by"]
         ]
-        assert reasons and all(text in row for text in [*reasons, f"{100 * entity['score']:.1f} %"])
+        assert reasons and all(text in row for text in [*reasons, percent(entity["score"])])
     warned = page.locator(".missed")
     for text, missed in zip(warned.all_inner_texts(), answer["missed"], strict=True):
-        assert f"missed {missed['type']}? {100 * missed['score']:.1f} %" in text  # told by words, not by color alone
+        assert f"missed {missed['type']}? {percent(missed['score'])}" in text  # told by words, not by color alone
         assert all(word in text for word in missed["text"].split())
     assert warned.first.locator(".missed-words").evaluate("e => getComputedStyle(e).borderBottomStyle") == "dashed"
-    whole = f"Everything right and nothing missed: {100 * answer['score']:.1f} %"
+    whole = f"Everything right and nothing missed: {percent(answer['score'])}"
     assert whole in page.inner_text("#answer") and whole in page.inner_text("#status")
     assert "is not the product over its words" in page.inner_text("#answer")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -10,6 +10,7 @@ from knn_ue.answers import SentenceAnswer
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import scored_answers
+from knn_ue.reasons import percent
 from pipelines import N_NEIGHBORS, TEXT, WORDS, said_by_the_model
 from tiny_models import ROWS, save_tiny_model
 
@@ -98,7 +99,7 @@ def test_explain_says_why_of_each_sentence(pipe):
         assert [(e.type, e.start, e.end, e.text) for e in one.entities] == [
             (e.type, e.start, e.end, e.text) for e in answer.entities
         ]
-        assert f"all entities right and none missed: {answer.score:.3f}" in str(one)
+        assert f"all entities right and none missed: {percent(answer.score)}" in str(one)
     assert any(len(e.neighbors) == 2 for one in explained for e in one.entities)
 
 

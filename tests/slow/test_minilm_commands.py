@@ -117,7 +117,7 @@ def test_the_quick_demo_ends_with_a_report_and_a_folder_that_explains(tmp_path):
     shown = succeed("demo", "--quick", "--out", tmp_path / "demo").stdout
 
     assert f"report: {tmp_path / 'demo' / 'report.html'}" in shown
-    assert "(weight " in succeed("explain", tmp_path / "demo" / "ue", "a film like no other").stdout
+    assert "nearest training examples" in succeed("explain", tmp_path / "demo" / "ue", "a film like no other").stdout
 
 
 def _labels(answer):

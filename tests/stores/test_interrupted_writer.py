@@ -41,13 +41,13 @@ def test_a_writer_interrupted_from_the_keyboard_leaves_a_whole_state(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_writer_killed_three_hundred_times_leaves_a_whole_state_each_time(tmp_path):
-    assert "interrupted 300 times" in interrupt(tmp_path, 300, signal.SIGKILL, seed=2)
+def test_a_writer_killed_a_hundred_times_leaves_a_whole_state_each_time(tmp_path):
+    assert "interrupted 100 times" in interrupt(tmp_path, 100, signal.SIGKILL, seed=2)
 
 
 @pytest.mark.slow
-def test_a_writer_interrupted_two_hundred_times_leaves_a_whole_state_each_time(tmp_path):
-    assert "interrupted 200 times" in interrupt(tmp_path, 200, signal.SIGINT, seed=4)
+def test_a_writer_interrupted_eighty_times_leaves_a_whole_state_each_time(tmp_path):
+    assert "interrupted 80 times" in interrupt(tmp_path, 80, signal.SIGINT, seed=4)
 
 
 class Interrupt(KeyboardInterrupt):

@@ -31,6 +31,10 @@ _INDEXES = (IndexOptions(), IndexOptions(factory="IVF2,Flat", n_probe=2), IndexO
 _MOST_ROWS = 300
 
 
+class OutdatedError(Exception):
+    """A store of yesterday was refused, as it must be, whoever changed the folder since."""
+
+
 def write_for_ever(path: Path, ledger_path: Path, seed: int, alone: bool) -> None:
     """Change a UE folder until killed, as servers, commands and notebooks do, and note what was acknowledged.
 
@@ -42,6 +46,8 @@ def write_for_ever(path: Path, ledger_path: Path, seed: int, alone: bool) -> Non
     while True:
         try:
             change_once(path, ledger, rng, pipe, alone=alone)
+        except OutdatedError:
+            pipe = pipe.reloaded(path)
         except StorageError as error:
             if alone:
                 ledger.broke(error)
@@ -63,7 +69,10 @@ def change_once(path: Path, ledger: Ledger, rng: random.Random, pipe: Uncertaint
         new = new_rows(pipe.validation_, rng)
         store = stores[-1]
         assert isinstance(store, Datastore)
-        added = store.add(new.features, new.labels, texts=list(new.texts or ()))
+        try:
+            added = store.add(new.features, new.labels, texts=list(new.texts or ()))
+        except StorageError as error:
+            raise OutdatedError from error
         ledger.added(added.tolist(), list(new.texts or ()))
     elif action < 0.66:
         _remove(path, ledger, rng)

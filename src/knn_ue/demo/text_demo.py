@@ -68,7 +68,7 @@ class Size:
     n_bootstrap: int = 100
 
 
-QUICK = Size(max_steps=30, max_rows=400, n_bootstrap=50)
+QUICK = Size(max_steps=20, max_rows=200, n_bootstrap=50)
 
 
 @dataclass(frozen=True, kw_only=True)

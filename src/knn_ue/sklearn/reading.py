@@ -73,8 +73,14 @@ def takes_missing(estimator: Any, features: Features) -> bool:
     steps = _steps(estimator)
     if features == "input" or (features == "auto" and len(steps) < 2):
         return False
-    first = steps[0][1] if steps else estimator  # the tags of a pipeline do not say what its first step takes
-    return hasattr(first, "fit") and bool(get_tags(first).input_tags.allow_nan)
+    if not steps:
+        return hasattr(estimator, "fit") and bool(get_tags(estimator).input_tags.allow_nan)
+    # The tags of a pipeline do not say it. Missing values are filled in by an imputer, or taken by every step.
+    takes = [step for _, step in steps if hasattr(step, "fit")]
+    allowed = [bool(get_tags(step).input_tags.allow_nan) for step in takes]
+    fills = [bool(step.__class__.__module__.startswith("sklearn.impute")) for step in takes]
+    first_fill = fills.index(True) if any(fills) else len(takes)
+    return all(allowed[: first_fill + 1])
 
 
 def texts_of(X: Any) -> Sequence[str] | None:
