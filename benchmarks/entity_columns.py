@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.entities import INGREDIENTS, Spans, TagSet, find_entities
+from knn_ue.entities.case import case_of
 from knn_ue.entities.evidence import find_usual, gather_evidence, log_odds, relative_distance
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.model import GUESS
@@ -101,7 +102,7 @@ class Columns:
         """Return the columns by name, each (m,)."""
         near = self.near if outputs is self.validation else self.search(outputs)
         spans = find_entities(outputs, outputs.predicted)
-        own = gather_evidence(outputs, near, spans, self.usual).values
+        own = gather_evidence(outputs, near, spans, self.usual, case_of(outputs, spans)).values
         return (
             {name: own[:, i] for i, name in enumerate(INGREDIENTS)}
             | self._former(outputs, spans)

@@ -5,6 +5,7 @@ import pytest
 
 import reference
 from knn_ue.entities import INGREDIENTS, find_entities, is_tagged
+from knn_ue.entities.case import case_of
 from knn_ue.entities.evidence import Usual, find_usual, gather_evidence, log_odds
 from knn_ue.errors import InvalidInputError
 from knn_ue.toy import tagged_sentences
@@ -28,7 +29,9 @@ def neighbors_of(n, *, distance=1.0, label=1, k=4):
 
 def evidence_of(outputs, neighbors, usual=None):
     spans = find_entities(outputs, outputs.predicted)
-    return gather_evidence(outputs, neighbors, spans, usual or Usual(distance=1.0, beside=2.0)).values
+    return gather_evidence(
+        outputs, neighbors, spans, usual or Usual(distance=1.0, beside=2.0), case_of(outputs, spans)
+    ).values
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
-from knn_ue.entities.case import case_of
+from knn_ue.entities.case import WordCase
 from knn_ue.entities.spans import Spans, TagSet
 from knn_ue.types import Neighbors, Outputs
 
@@ -65,10 +65,12 @@ class Usual:
     beside: float
 
 
-def gather_evidence(outputs: Outputs, neighbors: Neighbors, spans: Spans, usual: Usual) -> EntityEvidence:
+def gather_evidence(
+    outputs: Outputs, neighbors: Neighbors, spans: Spans, usual: Usual, case: WordCase | None
+) -> EntityEvidence:
     """Return the ingredients of each entity; `neighbors` are those of every word.
 
-    An entity with no word tagged "O" beside it gets the usual value. Outputs without words have no evidence of case.
+    An entity with no word tagged "O" beside it gets the usual value. `case` is that of the words (`case_of`), if known.
     """
     tags = _tags(outputs)
     kind = _log_odds_of_own_type(outputs, spans, tags)
@@ -80,7 +82,6 @@ def gather_evidence(outputs: Outputs, neighbors: Neighbors, spans: Spans, usual:
     agreement = spans.lowest(type_agreement(neighbors, _kind_of_words(spans), tags))
     company = np.bincount(spans.sentence, weights=link)[spans.sentence] / np.bincount(spans.sentence)[spans.sentence]
     columns = [kind, link, beside, apart, distance, agreement, company]
-    case = case_of(outputs, spans)
     if case is not None:
         columns += [case.small_end(spans), case.capital_beside(spans)]
     return EntityEvidence(values=np.column_stack(columns), names=INGREDIENTS[: len(columns)])

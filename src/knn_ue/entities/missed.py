@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.entities.case import case_of
+from knn_ue.entities.case import WordCase
 from knn_ue.entities.evidence import log_odds
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.spans import Spans, TagSet
@@ -57,32 +57,29 @@ class MissedModel:
             if part is not None and (len(part.slopes) != n_ingredients or min(part.slopes) < 0):
                 raise ValueError("a slope of missed entities is missing or has the wrong sign")
 
-    def probability(self, outputs: Outputs, spans: Spans, tags: TagSet) -> FloatArray:
+    def probability(self, outputs: Outputs, spans: Spans, tags: TagSet, case: WordCase | None) -> FloatArray:
         """Return the probability (n,) of every word, 0 inside entities."""
         values = _evidence(outputs, spans, tags)
         probability = self.any_case.probability(values)
-        case = case_of(outputs, spans)
         if case is not None and self.usual_case is not None:
             probability[case.telling] = self.usual_case.probability(
                 np.column_stack([values, case.capital])[case.telling]
             )
         return np.where(spans.covered, 0.0, probability)
 
-    def warn_from(self, outputs: Outputs, spans: Spans) -> FloatArray:
+    def warn_from(self, n_words: int, case: WordCase | None) -> FloatArray:
         """Return the probability (n,) from which on a word is worth a warning."""
-        case = case_of(outputs, spans)
         if case is None or self.usual_case is None:
-            return np.full(len(outputs), _WARN_FROM)
+            return np.full(n_words, _WARN_FROM)
         return np.where(case.telling, _WARN_FROM_IN_USUAL_CASE, _WARN_FROM)
 
 
-def fit_missed(outputs: Outputs, predicted: Spans, gold: Spans, tags: TagSet) -> MissedModel:
+def fit_missed(outputs: Outputs, predicted: Spans, gold: Spans, tags: TagSet, case: WordCase | None) -> MissedModel:
     """Return how likely a word tagged "O" lies in a gold entity none of whose words was found."""
     hidden = hidden_words(predicted, gold)
     asked = ~predicted.covered
     values = _evidence(outputs, predicted, tags)
     any_case = fit_signed_logistic(values[asked], hidden[asked], _GUESS.take(_UNCASED))
-    case = case_of(outputs, predicted)
     if case is None:
         return MissedModel(any_case=any_case)
     asked &= case.telling

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
+from knn_ue.entities.case import case_of
 from knn_ue.entities.evidence import DIRECTIONS, INGREDIENTS, EntityEvidence, Usual, find_usual, gather_evidence
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.missed import MissedModel, MissedSpan, find_missed, fit_missed, hidden_words
@@ -65,9 +66,10 @@ class EntityModel:
         spans = find_entities(outputs, outputs.predicted)
         assert outputs.class_names is not None  # find_entities has seen them
         tags = TagSet.of(outputs.class_names)
-        evidence = gather_evidence(outputs, neighbors, spans, self.usual)
+        case = case_of(outputs, spans)
+        evidence = gather_evidence(outputs, neighbors, spans, self.usual, case)
         scores = self.entity.probability(self.columns(evidence))
-        hidden = self.missed.probability(outputs, spans, tags)
+        hidden = self.missed.probability(outputs, spans, tags, case)
         columns = _sentence_columns(spans, scores, hidden) * [1.0, self.clear_exponent]
         none_missed = np.exp(columns[:, 1])
         least = none_missed.copy()  # all right is never likelier than the least likely part of it
@@ -80,7 +82,7 @@ class EntityModel:
             hidden=hidden,
             none_missed=none_missed,
             sentence_scores=np.minimum(np.exp(columns @ np.array(self.exponents)), least),
-            missed=tuple(find_missed(outputs, spans, tags, hidden, self.missed.warn_from(outputs, spans))),
+            missed=tuple(find_missed(outputs, spans, tags, hidden, self.missed.warn_from(len(outputs), case))),
         )
 
     def columns(self, evidence: EntityEvidence) -> FloatArray:
@@ -123,10 +125,11 @@ def fit_entity_model(validation: Outputs, neighbors: Neighbors, *, ridge: float 
     assert validation.class_names is not None
     tags = TagSet.of(validation.class_names)
     usual = find_usual(validation, neighbors, predicted)
-    evidence = gather_evidence(validation, neighbors, predicted, usual)
+    case = case_of(validation, predicted)
+    evidence = gather_evidence(validation, neighbors, predicted, usual, case)
     entity = fit_entity_scores(evidence, predicted.same_in(gold), ridge=ridge)
-    missed = fit_missed(validation, predicted, gold, tags)
-    hidden = missed.probability(validation, predicted, tags)
+    missed = fit_missed(validation, predicted, gold, tags, case)
+    hidden = missed.probability(validation, predicted, tags, case)
     columns = _sentence_columns(predicted, entity.probability(evidence.values), hidden)
     (clear,) = _fit_exponents(columns[:, 1:], none_hidden(predicted, gold))
     first, second = _fit_exponents(columns * [1.0, clear], all_right(predicted, gold))
