@@ -1,4 +1,4 @@
-"""How knn-ue-entity was chosen: designs that were tried, on in-domain sentences as they are and made strange.
+"""How knn-ue-entity was chosen: designs that were tried, on in-domain sentences as they are and perturbed.
 
     python benchmarks/entity_choices.py --data DIR --work DIR --models DIR [--cells wikineural-0 ...] [--json FILE]
 

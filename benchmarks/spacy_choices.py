@@ -1,4 +1,4 @@
-"""How the fit of spaCy's entity scores was chosen: on in-domain sentences as they are and made strange.
+"""How the fit of spaCy's entity scores was chosen: on in-domain sentences as they are and perturbed.
 
     python benchmarks/spacy_choices.py --data ../shared/data/ner --model sm=FOLDER --model md=FOLDER --cache DIR
 

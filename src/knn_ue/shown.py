@@ -1,17 +1,18 @@
 """How objects show themselves: a line at a prompt, a table in a notebook. Whatever comes from data is escaped."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
 
 _CELL = 'style="text-align: left; vertical-align: top"'
 
 
-class Shown:
+class Shown(ABC):
     """An object that tells what it is by its `facts`."""
 
+    @abstractmethod
     def facts(self) -> Mapping[str, object]:
         """Return what a reader should know of it, by name."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.facts().items())})"

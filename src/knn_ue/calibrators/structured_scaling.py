@@ -4,6 +4,7 @@ With z the logits after temperature scaling, k classes and n validation rows, W 
 softmax(z + W z + b) + (k / n) |b|^2 + (k / n) |diag W|^2 + (k (k - 1) / n) |off-diagonal W|^2. Berta et al. (2026).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -57,8 +58,9 @@ class _AffineScaling(Calibrator):
         return centered
 
     @classmethod
+    @abstractmethod
     def _free_entries(cls, n_classes: int) -> FloatArray:
-        raise NotImplementedError
+        """Return 1 where W (k, k) may differ from 0, else 0."""
 
     def _state(self) -> SavedState:
         return SavedState(

@@ -50,7 +50,7 @@ def build_index(
 ) -> Index:
     """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied.
 
-    It is trained on `train_rows` rows drawn by `seed`, or all; `progress` is told how many rows it holds so far.
+    It is trained on `train_rows` rows drawn by `seed`, or all; `progress` gets the number of rows it holds so far.
     """
     if options.factory != "Flat":
         return build_faiss(
