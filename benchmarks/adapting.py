@@ -223,8 +223,14 @@ def _outputs(folder: Path, name: str) -> Outputs | None:
             logits=arrays["logits"],
             labels=labels,
             groups=arrays.get("groups"),
+            words=_words(folder / f"{name}.jsonl") if "groups" in arrays else None,
             class_names=[str(x) for x in arrays["class_names"]],
         )
+
+
+def _words(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [word for line in lines for word in json.loads(line)["tokens"]]
 
 
 def main() -> None:
