@@ -140,24 +140,48 @@ def _ingest(n_rows: int, building: Clock) -> dict[str, float]:
     return {"rows_per_second": n_rows / building.wall, "rows_per_cpu_second": n_rows / building.cpu}
 
 
-def ray(ue: Path, rows: Path, address: str | None) -> dict[str, Any]:
-    """Return rows per second, and per processor second, of one process and of 1 and 2 workers, the models loaded."""
+def plain(ue: Path, rows: Path, ready: Any = None) -> tuple[int, float, float]:
+    """Return the rows that one process answers and writes, per second and per processor second, its model loaded."""
     from knn_ue.data import read_rows
-    from knn_ue.distributed import predict_files
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.answers import answer_line
-
-    def pids() -> list[int]:
-        return processes(lambda entry: (entry / "cmdline").read_bytes().startswith(b"ray::_Predictor"))
 
     pipe = UncertaintyPipeline.load(ue, device="cpu")
     lines = list(read_rows(rows, task=pipe.task, labeled=False))
     list(pipe.predict_stream(lines[:256]))
-    with Clock([]) as plain, tempfile.TemporaryFile() as file:
+    if ready is not None:
+        ready.wait()
+    with Clock([]) as clock, tempfile.TemporaryFile() as file:
         for line, answer in zip(lines, pipe.predict_stream(lines), strict=True):
             file.write(answer_line(line, answer.to_dict()))
-    found: dict[str, Any] = {"rows": len(lines), "load": os.getloadavg()[0]}
-    found |= {"plain": len(lines) / plain.wall, "plain per cpu second": len(lines) / plain.cpu}
+    return len(lines), len(lines) / clock.wall, len(lines) / clock.cpu
+
+
+def plain_at_once(ue: Path, rows: Path, n_processes: int) -> float:
+    """Return the rows per second of one of `n_processes` plain processes that run side by side."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    context = get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(n_processes, mp_context=context) as pool:
+        barrier = manager.Barrier(n_processes)
+        running = [pool.submit(plain, ue, rows, barrier) for _ in range(n_processes)]
+        return float(np.mean([process.result()[1] for process in running]))
+
+
+def ray(ue: Path, rows: Path, address: str | None) -> dict[str, Any]:
+    """Return rows per second, and per processor second, of plain processes and of 1 and 2 workers, models loaded.
+
+    Two workers share a machine with each other, so their peers are two plain processes at once.
+    """
+    from knn_ue.distributed import predict_files
+
+    def pids() -> list[int]:
+        return processes(lambda entry: (entry / "cmdline").read_bytes().startswith(b"ray::_Predictor"))
+
+    n_rows, rate, cpu_rate = plain(ue, rows)
+    found: dict[str, Any] = {"rows": n_rows, "load": os.getloadavg()[0]}
+    found |= {"plain": rate, "plain per cpu second": cpu_rate, "plain, one of two": plain_at_once(ue, rows, 2)}
     for workers in (1, 2):
         marks: list[tuple[float, float, int]] = []
         with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +191,7 @@ def ray(ue: Path, rows: Path, address: str | None) -> dict[str, Any]:
                 Path(folder) / "out",
                 address=address,
                 workers=workers,
-                part_rows=max(1, len(lines) // 20),
+                part_rows=max(1, n_rows // 20),
                 device="cpu",
                 progress=lambda _name, done, _all, marks=marks: marks.append(
                     (time.perf_counter(), cpu_of(pids()), done)
@@ -178,6 +202,8 @@ def ray(ue: Path, rows: Path, address: str | None) -> dict[str, Any]:
         rate, cpu_rate = (n_after - n_before) / (ended - began), (n_after - n_before) / (cpu_after - cpu_before)
         found[f"ray {workers}"], found[f"ray {workers} per cpu second"] = rate, cpu_rate
         found[f"ray {workers} per worker of plain"] = rate / workers / found["plain"]
+        if workers == 2:
+            found["ray 2 per worker of one of two plain"] = rate / workers / found["plain, one of two"]
         found[f"ray {workers} per cpu second of plain"] = cpu_rate / found["plain per cpu second"]
     return found
 
