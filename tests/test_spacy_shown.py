@@ -6,10 +6,12 @@ import pytest
 
 spacy = pytest.importorskip("spacy")
 
-from spacy.tokens import Span  # noqa: E402
+from spacy.tokens import DocBin, Span  # noqa: E402
 
+from knn_ue import UncertaintyPipeline  # noqa: E402
 from knn_ue.errors import InvalidInputError  # noqa: E402
 from knn_ue.spacy import render  # noqa: E402
+from knn_ue.spacy.fitting import fit_pipeline  # noqa: E402
 from pipelines import WORDS, fit  # noqa: E402
 from tiny_models import save_tiny_model, tagged_rows  # noqa: E402
 from tiny_spacy import examples, trained_pipeline  # noqa: E402
@@ -93,6 +95,36 @@ def test_the_scores_of_a_span_categorizer_are_calibrated_too():
 
     scored = [span for span in doc.spans["sc"] if span._.confidence is not None]
     assert scored and all(0 < span._.confidence < 1 for span in scored)
+
+
+def test_the_spans_of_a_categorizer_may_be_its_labels(tmp_path):
+    nlp = trained_pipeline(component="spancat")
+    labeled = DocBin()
+    for example in examples(nlp, 120, seed=3):
+        doc = nlp.make_doc(example.reference.text)
+        spans = [doc[ent.start : ent.end] for ent in example.reference.ents]
+        kinds = [ent.label_ for ent in example.reference.ents]
+        own = [Span(doc, span.start, span.end, label=kind) for span, kind in zip(spans, kinds, strict=True)]
+        doc.spans["sc"] = [*own, *(Span(doc, x.start, x.start + 1, label=x.label_) for x in own)]  # some overlap
+        labeled.add(doc)
+    labeled.to_disk(tmp_path / "spans.spacy")
+    nlp.to_disk(tmp_path / "plain")
+
+    done = fit_pipeline(
+        str(tmp_path / "plain"),
+        str(tmp_path / "spans.spacy"),
+        None,
+        tmp_path / "fitted",
+        source="spancat",
+        renamed={"PERSON": "PER", "GPE": "LOC"},
+    )
+    opened = spacy.load(tmp_path / "fitted")
+
+    assert done.types == ("LOC", "PER") and done.n_entities > 50
+    scored = [span for span in opened(TEXT).spans["sc"] if span._.confidence is not None]
+    (answer,) = UncertaintyPipeline.load(tmp_path / "fitted" / "knn_ue_entities")(TEXT)
+    assert [round(x._.confidence, 5) for x in sorted(scored)] == [round(x.score, 5) for x in answer.entities]
+    assert scored
 
 
 def test_a_tagger_of_ours_sets_entities_and_their_confidence(tmp_path):

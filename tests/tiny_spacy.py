@@ -43,23 +43,60 @@ def examples(nlp: Any, n: int, *, seed: int, noise: float = 0.3, types: Mapping[
 
 
 @cache
-def _trained(component: str) -> tuple[Any, bytes]:
-    nlp = _train(component)
+def _trained(component: str, transformer: bool) -> tuple[Any, bytes]:
+    nlp = _train(component, transformer)
     return nlp.config, nlp.to_bytes()
 
 
-def trained_pipeline(*, component: str = "ner") -> Any:
-    """Return a new pipeline with a small recognizer of PERSON and GPE; it is trained once in a process."""
+def trained_pipeline(*, component: str = "ner", transformer: bool = False) -> Any:
+    """Return a new pipeline with a small recognizer of PERSON and GPE; it is trained once in a process.
+
+    With `transformer` it listens to a transformer of characters (needs spacy-curated-transformers).
+    """
     import spacy
 
-    config, saved = _trained(component)
+    config, saved = _trained(component, transformer)
     return spacy.blank("en").from_config(config).from_bytes(saved)
 
 
-def _train(component: str) -> Any:
+def _add_transformer(nlp: Any) -> dict[str, Any]:
+    """Add a transformer without a download, and return what a component has in place of layers of its own."""
+    names = "spacy-curated-transformers"
+    width = 32
+    transformer = nlp.add_pipe(
+        "curated_transformer",
+        name="transformer",
+        config={
+            "frozen": True,  # as 0.3.1 cannot be trained with the latest numpy
+            "model": {
+                "@architectures": f"{names}.BertTransformer.v1",
+                "vocab_size": 130,
+                "hidden_width": width,
+                "intermediate_width": width,
+                "num_attention_heads": 2,
+                "num_hidden_layers": 1,
+                "hidden_dropout_prob": 0.0,
+                "attention_probs_dropout_prob": 0.0,
+                "piece_encoder": {"@architectures": f"{names}.CharEncoder.v1"},
+                "with_spans": {"@architectures": f"{names}.WithStridedSpans.v1"},
+            },
+        },
+    )
+    pieces = ["[CLS]", "[SEP]", "[UNK]", *map(chr, range(1, 127))]
+    transformer.model.get_ref("piece_encoder").attrs["vocab"] = {piece: n for n, piece in enumerate(pieces)}
+    return {
+        "@architectures": f"{names}.LastTransformerLayerListener.v1",
+        "width": width,
+        "pooling": {"@layers": "reduce_mean.v1"},
+    }
+
+
+def _train(component: str, transformer: bool) -> Any:
     import spacy
     from spacy.training import Example
 
+    spacy.util.fix_random_seed(0)
+    nlp = spacy.blank("en")
     layers = {
         "@architectures": "spacy.HashEmbedCNN.v2",
         "pretrained_vectors": None,
@@ -70,6 +107,8 @@ def _train(component: str) -> Any:
         "maxout_pieces": 2,
         "subword_features": True,
     }
+    if transformer:
+        layers = _add_transformer(nlp)
     parser = {
         "@architectures": "spacy.TransitionBasedParser.v2",
         "state_type": "ner",
@@ -80,8 +119,6 @@ def _train(component: str) -> Any:
         "tok2vec": layers,
     }
     config = {"model": parser if component == "ner" else {"tok2vec": layers}}
-    spacy.util.fix_random_seed(0)
-    nlp = spacy.blank("en")
     nlp.add_pipe(component, config=config)
     rng = random.Random(0)
     training = [

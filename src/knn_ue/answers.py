@@ -98,6 +98,7 @@ class Word(Plain):
 class Entity(Plain):
     """An entity: the words from `start` up to, not including, `end`.
 
+    Where a text was given, not words, it stands at the characters from `start_char` up to, not including, `end_char`.
     With the method knn-ue-entity `score` is the probability that type and span are right, and `raised_by` and
     `lowered_by` give the reasons. With any other method it is the product over the words, and there are no reasons.
     `neighbors` are those of the first word. `familiarity` compares it with the entities predicted in the validation
@@ -113,6 +114,8 @@ class Entity(Plain):
     abstained: bool
     would_be: str | None = None
     decisions: Mapping[str, Any] | None = None
+    start_char: int | None = None
+    end_char: int | None = None
     raised_by: tuple[str, ...] | None = None
     lowered_by: tuple[str, ...] | None = None
     familiarity: float | None = None
@@ -129,6 +132,8 @@ class MissedEntity(Plain):
     start: int
     end: int
     score: float
+    start_char: int | None = None
+    end_char: int | None = None
 
     def __str__(self) -> str:
         return f"may have missed {self.type} {self.text!r} ({percent(self.score)})"
@@ -261,6 +266,8 @@ class EntityExplanation(Plain):
     terms: Mapping[str, float]
     raised_by: tuple[str, ...]
     lowered_by: tuple[str, ...]
+    start_char: int | None = None
+    end_char: int | None = None
     familiarity: float | None = None
     unfamiliar: bool | None = None
     neighbors: tuple[NeighborExample, ...]

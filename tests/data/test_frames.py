@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from knn_ue.data import Columns, PairRow, Skipped, TaggedRow, TextRow, read_rows
@@ -171,3 +172,106 @@ def test_an_array_that_is_no_array_of_objects_is_an_error(tmp_path):
 
     with pytest.raises(InvalidInputError, match="item 2: an item of the array must be an object, got 7"):
         list(read_rows(tmp_path / "a.json", TEXT))
+
+
+TEXTS = {"id": [7, 8], "text": ["Ada  wrote.", "so"]}
+
+
+def text_lines(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": 7, "text": text}) + "\n" for text in TEXTS["text"]))
+    return tmp_path / "a.jsonl"
+
+
+def text_table(tmp_path):
+    (tmp_path / "a.csv").write_text("ID;Text\n7;Ada  wrote.\n8;so\n")
+    return tmp_path / "a.csv"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda _: pd.DataFrame(TEXTS),
+        lambda _: pl.DataFrame(TEXTS),
+        lambda _: datasets.Dataset.from_dict(TEXTS),
+        text_lines,
+        text_table,
+    ],
+    ids=["pandas", "polars", "dataset", "lines", "table"],
+)
+def test_a_tagger_reads_texts_where_there_are_no_words(source, tmp_path):
+    rows = list(read_rows(source(tmp_path), WORDS, labeled=False))
+
+    assert [(row.tokens, row.raw_text) for row in rows] == [(("Ada", "wrote."), "Ada  wrote."), (("so",), "so")]
+
+
+def test_words_come_before_texts_unless_the_texts_are_named():
+    frame = pd.DataFrame({"text": ["Ada wrote."], "tokens": [["Ada", "wrote", "."]]})
+
+    (by_words,) = read_rows(frame, WORDS, labeled=False)
+    (by_text,) = read_rows(frame, WORDS, labeled=False, columns=Columns(text="text"))
+
+    assert by_words.tokens == ("Ada", "wrote", ".") and by_words.raw_text is None
+    assert by_text.raw_text == "Ada wrote."
+
+
+def test_texts_without_words_cannot_be_labeled():
+    with pytest.raises(InvalidInputError, match="missing: tokens, tags"):
+        list(read_rows(pd.DataFrame(TEXTS), WORDS))
+    with pytest.raises(InvalidInputError, match="got text='body'"):
+        list(read_rows(pd.DataFrame(TEXTS), WORDS, columns=Columns(text="body")))
+
+
+ODD_FRAMES = {
+    "numbers as column names": (pd.DataFrame([["fine", "pos"]]), Columns(text="0", label="1")),
+    "labels of float32": (pd.DataFrame({"text": ["fine"], "label": np.float32([1])}), None),
+    "nullable numbers": (pd.DataFrame({"text": ["fine"], "label": pd.array([1], dtype="Int64")}), None),
+}
+
+
+@pytest.mark.parametrize(("frame", "columns"), ODD_FRAMES.values(), ids=list(ODD_FRAMES))
+def test_an_odd_frame_is_read(frame, columns):
+    (row,) = read_rows(frame, TEXT, columns=columns)
+
+    assert row.text == "fine" and row.label in ("pos", "1")
+
+
+@pytest.mark.parametrize("dtype", ["string", "string[pyarrow]", "category", "object"])
+def test_a_missing_value_of_pandas_is_missing_whatever_its_type(dtype):
+    frame = pd.DataFrame({"text": ["a", "b"], "label": pd.Series(["pos", None], dtype=dtype)})
+
+    with pytest.raises(InvalidInputError, match="the frame, row 1: label must not be null, got None"):
+        list(read_rows(frame, TEXT))
+
+
+def test_missing_values_are_passed_on_as_null():
+    frame = pd.DataFrame({"text": ["a"], "when": pd.to_datetime([None]), "n": pd.array([None], dtype="Int64")})
+
+    (row,) = read_rows(frame, TEXT, labeled=False, extras=True)
+
+    assert row.extra == {"when": None, "n": None}
+
+
+def test_truth_values_are_no_labels_and_the_way_out_is_named():
+    with pytest.raises(InvalidInputError, match="write 1 and 0, or names"):
+        list(read_rows(pd.DataFrame({"text": ["a"], "label": [True]}), TEXT))
+
+
+@pytest.mark.parametrize("form", ["numpy", "torch", "pandas", "arrow"])
+def test_the_format_of_a_data_set_does_not_change_its_labels(form):
+    labels = datasets.ClassLabel(names=["neg", "pos"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": labels})
+    found = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]}, features=features)
+
+    assert [row.label for row in read_rows(found.with_format(form), TEXT)] == ["neg", "pos"]
+
+
+def test_line_ends_of_old_computers_are_named(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"text,label\rgood,pos\rbad,neg\r")
+
+    with pytest.raises(InvalidInputError, match="lines must end with a line feed"):
+        list(read_rows(tmp_path / "a.csv", TEXT))
+
+
+def test_white_space_around_a_column_name_is_seen():
+    with pytest.raises(InvalidInputError, match="text=' text', label='label '"):
+        list(read_rows(pd.DataFrame({" text": ["a"], "label ": ["pos"]}), TEXT))

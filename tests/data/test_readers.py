@@ -118,7 +118,10 @@ def test_a_txt_file_has_one_sentence_a_line_for_tagging(write) -> None:
 
     rows = list(read_rows(path, "token-classification", labeled=False))
 
-    assert rows == [TaggedRow(("Ada", "wrote")), TaggedRow(("to", "Charles", "."))]
+    assert rows == [
+        TaggedRow(("Ada", "wrote"), raw_text="Ada wrote"),
+        TaggedRow(("to", "Charles", "."), raw_text="to  Charles ."),
+    ]
 
 
 def test_columns_in_a_txt_file_without_labels_are_noticed(write) -> None:

@@ -272,10 +272,18 @@ def test_the_command_fits_predicts_and_explains(models, tmp_path):
     words = ("--label-word", "pos=great", "--label-word", "neg=awful")
 
     fitted = run("fit", models["gpt2"], *data, "--prompt", r"the film: {text}\nwas:", *words, "--out", tmp_path / "ue")
+    predicted = run(
+        "predict", tmp_path / "ue", "--input", tmp_path / "validation.jsonl", "--output", tmp_path / "answers.jsonl"
+    )
     explained = run("explain", tmp_path / "ue", "the film was great")
 
     assert fitted.exit_code == 0, fitted.output
     assert explained.exit_code == 0, explained.output
+    assert predicted.exit_code == 0, predicted.output
+    answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+    expected = UncertaintyPipeline.load(tmp_path / "ue")([row["text"] for row in rows["validation"]])
+    assert [(x["label"], round(x["score"], 5)) for x in answers] == [(x.label, round(x.score, 5)) for x in expected]
+    assert [x["input_label"] for x in answers] == [row["label"] for row in rows["validation"]]
     assert UncertaintyPipeline.load(tmp_path / "ue").encoder.to_part().plain["prompt"] == PROMPT
 
 

@@ -181,6 +181,26 @@ def test_a_trained_decoder_is_read_at_its_last_token(decoders, family, tmp_path)
     assert pipe("the film was awful")[0].label in pipe.class_names
 
 
+@pytest.mark.parametrize("family", DECODERS)
+def test_the_server_answers_for_a_decoder(decoders, family, tmp_path):
+    testclient = pytest.importorskip("starlette.testclient")
+    from knn_ue.serving import ServeOptions, create_app
+
+    pipe = UncertaintyPipeline.from_pretrained(decoders[family, "left"], device="cpu")
+    pipe.fit(text_rows(60), text_rows(40, start=100), n_neighbors=8).save(tmp_path / "ue")
+    options = ServeOptions(device="cpu", watch_seconds=0)
+    with testclient.TestClient(create_app(tmp_path / "ue", options), base_url="http://127.0.0.1") as client:
+        answers = client.post("/predict", json={"inputs": TEXTS[:4]}).json()["answers"]
+        explained = client.post("/explain", json={"inputs": TEXTS[1]})
+        stored = client.post("/examples", json={"examples": [{"text": TEXTS[1], "label": "neg"}]})
+        near = client.post("/predict", json={"inputs": TEXTS[1]}).json()["answers"][0]["neighbors"][0]
+
+    expected = pipe(TEXTS[:4])
+    assert [(x["label"], round(x["score"], 4)) for x in answers] == [(x.label, round(x.score, 4)) for x in expected]
+    assert explained.status_code == 200 and stored.status_code == 201
+    assert near["text"] == TEXTS[1] and near["distance"] == pytest.approx(0, abs=1e-4)
+
+
 def test_a_base_model_without_a_padding_token_gets_one_in_training(tmp_path):
     folder = save_tiny_decoder(tmp_path / "base", family="gpt2")
     config = folder / "config.json"

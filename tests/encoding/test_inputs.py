@@ -159,3 +159,8 @@ def test_reading_ahead_stops_at_the_window():
     next(windows(examples(), batch_size=2))
 
     assert len(taken) == 2 * WINDOW_BATCHES
+
+
+def test_a_label_of_another_case_is_told_which_one_is_meant():
+    with pytest.raises(InvalidInputError, match="write 'POS', as the model does"):
+        class_numbers([Example(("fine",), ("pos",))], ["NEG", "POS"])

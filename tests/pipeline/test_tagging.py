@@ -90,3 +90,17 @@ def test_rows_in_bioes_suit_a_model_that_speaks_bioes():
     rows = [{"tokens": ["Ada", "Lovelace", "met", "Alan"], "tags": ["B-PER", "E-PER", "O", "S-PER"]}]
 
     assert len(labeled_examples(rows, WORDS, BIOES, name="training")) == 1
+
+
+def test_entities_of_a_text_stand_where_the_text_says(fitted):
+    text = "Ada  went to\tOslo , then home"
+
+    (answer,) = fitted[WORDS](text)
+
+    assert answer.entities and [word.word for word in answer.words] == text.split()
+    assert all(text[x.start_char : x.end_char] == x.text for x in answer.entities)
+    assert [x.text.split() for x in answer.entities] == [text.split()[x.start : x.end] for x in answer.entities]
+
+
+def test_a_text_may_be_a_field(fitted):
+    assert fitted[WORDS]({"text": "Ada went"}) == fitted[WORDS]("Ada went")

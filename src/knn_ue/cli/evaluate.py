@@ -124,7 +124,9 @@ def _encoded(
     # All files are read before the model sees a row: a bad line is found at once.
     tested = labeled_examples(test, pipe.task, pipe.class_names, name="test", columns=columns)
     others = {
-        name: maybe_labeled_examples(source, pipe.task, pipe.class_names, columns=columns)
+        name: maybe_labeled_examples(
+            source, pipe.task, pipe.class_names, columns=columns, words_of=pipe.encoder.words_of
+        )
         for name, source in sources.items()
     }
     for name, (_, reason) in others.items():

@@ -203,7 +203,7 @@ class _LastWindow:
     def __init__(self, pipe: "UncertaintyPipeline") -> None:
         from knn_ue.encoding.inputs import WindowCounter
 
-        self._task = pipe.task
+        self._task, self._words_of = pipe.task, pipe.encoder.words_of
         self._counter = WindowCounter(batch_size=pipe.encoder.options.batch_size)
         self._rows: list[Row] = []
         self._start = 0  # the number of rows before this window
@@ -218,7 +218,7 @@ class _LastWindow:
                 self._start += len(self._rows)
                 self._rows = []
             self._rows.append(row)
-            self._is_whole = self._counter.ends_with(read_example(row, self._task))
+            self._is_whole = self._counter.ends_with(read_example(row, self._task, words_of=self._words_of))
             yield row
 
     def rows_before(self, n_rows: int) -> "list[Row]":

@@ -9,7 +9,7 @@ import typer
 
 from knn_ue.cli.options import AsJson, Overwrite, TrainRows, check_writable
 from knn_ue.cli.terminal import say
-from knn_ue.errors import InvalidInputError, StorageError, require
+from knn_ue.errors import FitWarning, InvalidInputError, StorageError, require
 
 spacy_app = typer.Typer(
     no_args_is_help=True,
@@ -62,7 +62,7 @@ def fit_spacy(
             pipeline, train_rows, validation, out, source=source, renamed=types, n_neighbors=neighbors, seed=seed
         )
     for doubt in doubts:
-        if "knn_ue" in str(doubt.message):
+        if issubclass(doubt.category, FitWarning):
             say(str(doubt.message))
     if as_json:
         typer.echo(json.dumps(done.to_dict(), ensure_ascii=False))

@@ -45,9 +45,14 @@ class Columns:
     tokens: str | None = None
     tags: str | None = None
 
-    def of(self, task: Task) -> dict[str, str]:
-        """Return the columns that were named; raise where the task has no use for one of them."""
+    def of(self, task: Task, *, labeled: bool = True) -> dict[str, str]:
+        """Return the columns that were named; raise where the task has no use for one of them.
+
+        Without labels a tagger reads texts as well as words.
+        """
         keys, given = TASKS[task].keys(labeled=True), self.given()
+        if TASKS[task].is_tagging and not labeled:
+            keys = ("text", *keys)
         other = next((key for key in given if key not in keys), None)
         if other is not None:
             raise InvalidInputError(
@@ -67,7 +72,7 @@ def proposal(missing: Iterable[str], known: Sequence[str]) -> tuple[str, str]:
     >>> proposal(["text", "label"], ["id", "Review", "sentiment"])
     ("name them: text='Review', label='sentiment'", 'name them: --text-column Review --label-column sentiment')
     """
-    lower = {name.casefold(): name for name in known}
+    lower = {name.strip().casefold(): name for name in known}
     guesses = {key: next((lower[name] for name in USUAL_NAMES[key] if name in lower), "NAME") for key in missing}
     python = ", ".join(f"{key}={name!r}" for key, name in guesses.items())
     shell = " ".join(f"--{key}-column {_quoted(name)}" for key, name in guesses.items())

@@ -68,7 +68,7 @@ def check_split(found: Any, name: str) -> Any:
 
 def rows_of(dataset: Any, name: str, reading: Reading, *, unlabeled: Unlabeled = "refuse") -> Iterator[Row]:
     """Yield the rows of a loaded split; one without a label (None or -1) is an error, or dropped."""
-    dataset = check_split(dataset, name)
+    dataset = check_split(dataset, name).with_format(None)  # plain values, whatever they were formatted as
     columns = _columns(dataset.features or dict.fromkeys(dataset.column_names or ()), name, reading)
     known = replace(reading, columns=columns)
     return at_least_one(known.rows(lambda: _records(dataset, name, known, drop=unlabeled == "drop")), name)
@@ -79,6 +79,9 @@ def _columns(features: Mapping[str, Any], name: str, reading: Reading) -> dict[s
     task = TASKS[reading.task]
     given = reading.columns
     wanted = [(task.input_keys, INPUT_COLUMNS[reading.task])]
+    has_words = any(column in features for names in INPUT_COLUMNS[reading.task] for column in names)
+    if task.is_tagging and "text" in reading.needed(features) and ("text" in given or not has_words):
+        wanted = [(("text",), [("text",)])]
     if reading.labeled:
         wanted.append(((task.label_key,), LABEL_COLUMNS[reading.task]))
     chosen: dict[str, str] = {}
@@ -107,7 +110,7 @@ def _records(dataset: Any, name: str, reading: Reading, *, drop: bool) -> Iterat
     names = _class_names((dataset.features or {}).get(label)) if reading.labeled or reading.extras else None
     if not reading.extras:
         known = dataset.features or dataset.column_names
-        dataset = dataset.select_columns([name for name in reading.wanted if name in known])
+        dataset = dataset.select_columns([name for name in reading.wanted(known) if name in known])
     for number, values in enumerate(dataset):
         record, place = dict(values), Place(name, number, "row")
         if label in record:

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from knn_ue.data.columns import proposal
 from knn_ue.data.lines import Place
 from knn_ue.data.reading import Reading, Record
@@ -30,23 +32,27 @@ def is_series(given: object) -> bool:
 
 def frame_records(given: Any, reading: Reading) -> Iterator[tuple[Place, Record]]:
     """Yield each row of a frame as a mapping from column to value; a missing value is None."""
+    import narwhals as nw
+
     frame = _narwhals(given)
-    names = [str(name) for name in frame.columns]
+    names = [str(name) for name in frame.columns]  # pandas has numbers too
     check_columns(names, reading, Place("the frame", 0, "row"))
     if not reading.extras:
-        frame = frame.select([name for name in reading.wanted if name in names])
+        wanted = reading.wanted(names)
+        frame = frame.select([nw.col(name) for name in frame.columns if str(name) in wanted])
     for number, record in enumerate(frame.iter_rows(named=True)):
-        yield Place("the frame", number, "row"), {name: _value(value) for name, value in record.items()}
+        yield Place("the frame", number, "row"), {str(name): _value(value) for name, value in record.items()}
 
 
 def check_columns(names: Sequence[str], reading: Reading, place: Place) -> None:
     """Raise where a column that is needed is not among `names`, and propose which one may be meant."""
-    missing = [key for key, column in reading.needed.items() if column not in names]
+    needed = reading.needed(names)
+    missing = [key for key, column in needed.items() if column not in names]
     if not missing:
         return
     python, shell = proposal(missing, names)
-    rule = f"{place.source} must have the columns {', '.join(reading.needed.values())}"
-    said = f"{rule}; missing: {', '.join(reading.needed[key] for key in missing)}; it has {', '.join(names)}: "
+    rule = f"{place.source} must have the columns {', '.join(needed.values())}"
+    said = f"{rule}; missing: {', '.join(needed[key] for key in missing)}; it has {', '.join(names)}: "
     raise InvalidInputError(f"{said}{python}", shell=f"{said}{shell}")
 
 
@@ -73,5 +79,7 @@ def _from_library(given: object) -> bool:
 
 
 def _value(value: Any) -> Any:
-    # pandas writes a missing value as a number that is not equal to itself.
-    return None if isinstance(value, float) and value != value else value
+    # pandas has three ways to write a missing value: a number that is not equal to itself, and two objects.
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return None if isinstance(value, (float, np.floating)) and value != value else value

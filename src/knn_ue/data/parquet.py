@@ -22,7 +22,7 @@ def read_parquet(path: Path, reading: Reading) -> Iterator[tuple[Place, Record]]
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
             check_columns(names, reading, Place(str(path), 1, "row"))
-            wanted = names if reading.extras else reading.wanted
+            wanted = names if reading.extras else reading.wanted(names)
             for batch in file.iter_batches(_BATCH_ROWS, columns=[name for name in wanted if name in names]):
                 for record in batch.to_pylist():
                     number += 1

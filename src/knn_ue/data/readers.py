@@ -42,8 +42,9 @@ def read_rows(
 
     Named sources: `vader:movies`, `hub:owner/name:split`, `paper:imdb:test`. Files: JSON lines or one JSON array
     (.jsonl, .ndjson, .json), CSV and TSV with a header, parquet, a folder that `Dataset.save_to_disk` wrote; for
-    tagging CoNLL columns (.conll, .iob2, .bio, .tsv, .txt and their like); without labels .txt, one text per line. All
-    but parquet may be compressed (.gz). Frames are those that narwhals knows, pandas and polars among them.
+    tagging CoNLL columns (.conll, .iob2, .bio, .tsv, .txt and their like); without labels .txt, one text per line, and
+    for tagging whatever has a column of texts in place of words. All but parquet may be compressed (.gz). Frames are
+    those that narwhals knows, pandas and polars among them.
 
     `columns` names columns that are not called as our keys. With `labeled=False` labels need not be there and are left
     out; with `extras` each row keeps all columns that are no input. `scheme` is how tags are written; rows hold IOB2.
@@ -55,7 +56,7 @@ def read_rows(
         task=task_name(task),
         labeled=labeled,
         scheme=scheme,
-        columns={} if columns is None or columns == Columns() else columns.of(task_name(task)),
+        columns={} if columns is None or columns == Columns() else columns.of(task_name(task), labeled=labeled),
         limits=limits or default_limits(),
         extras=extras,
         on_error=on_error,
@@ -81,6 +82,8 @@ def read_file(path: Path, reading: Reading) -> Iterator[Row]:
     extension = Path(path.name.lower().removesuffix(".gz")).suffix
     tagging = TASKS[reading.task].is_tagging
     known = [*JSON_FILES, *PARQUET, *COLUMNS] if tagging else [*JSON_FILES, *PARQUET, *TABLES, ".txt"]
+    if tagging and not reading.labeled:
+        known.append(".csv")  # of texts
     if extension not in known:
         raise InvalidInputError(
             f"{path} must end in one of {', '.join(known)} (each but .parquet also with .gz) for {reading.task}, "
@@ -103,7 +106,7 @@ def _records(path: Path, extension: str, reading: Reading) -> Records:
     return read_table(
         path,
         delimiters=TABLES[extension],
-        needed=reading.needed,
+        needed=reading.needed(["text"]),
         limits=reading.limits,
         on_error=reading.on_error,
     )
@@ -152,9 +155,10 @@ def _read_sentences(path: Path, reading: Reading) -> Iterator[TaggedRow]:
                 "rename it to .conll",
             )
         try:
-            words = check_text(line, "a line", place).split()
+            text = check_text(line.rstrip("\r\n"), "a line", place)
+            words = text.split()
             reading.check_words(words, place)
         except InvalidInputError as error:
             reading.on_error(error)
             continue
-        yield TaggedRow(tuple(words), place=place)
+        yield TaggedRow(tuple(words), raw_text=text, place=place)

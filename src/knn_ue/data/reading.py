@@ -1,10 +1,12 @@
 """Records of any source -> rows: every rule is checked here, for files, frames and data sets alike."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
+
+import numpy as np
 
 from knn_ue.data.columns import proposal
 from knn_ue.data.faults import OnError, stop
@@ -32,7 +34,7 @@ class Fields:
             return self.record[column]
         names = sorted(map(str, self.record))
         if column in self.record:
-            raise self.place.error(f"{column} must not be null", names, "fill it in, or remove the row")
+            raise self.place.error(f"{column} must not be null", None, "fill it in, or remove the row")
         python, shell = proposal([key], names)
         said = "add it, check the task, or "
         raise self.place.error(f"the key {column!r} is missing", names, said + python, shell=said + shell)
@@ -118,10 +120,13 @@ def _label(fields: Fields) -> str:
     label, name = fields.value("label"), fields.columns.get("label", "label")
     if isinstance(label, Integral) and not isinstance(label, bool):
         return str(label)
-    if isinstance(label, float) and label.is_integer():  # as pandas reads numbers where a value is missing
+    if (
+        isinstance(label, (float, np.floating)) and float(label).is_integer()
+    ):  # as pandas reads numbers where a value is missing
         return str(int(label))
     if not isinstance(label, str):
-        raise fields.place.error(f"{name} must be a string or a whole number", label, "write its name, such as 'pos'")
+        way_out = "write 1 and 0, or names" if type(label).__name__.startswith("bool") else "write its name"
+        raise fields.place.error(f"{name} must be a string or a whole number", label, f"{way_out}, such as 'pos'")
     return check_text(label, name, fields.place)
 
 
@@ -187,15 +192,24 @@ class Reading:
     extras: bool = False
     on_error: OnError = stop
 
-    @property
-    def needed(self) -> dict[str, str]:
-        """The column of each key that a row must have."""
-        return {key: self.columns.get(key, key) for key in TASKS[self.task].keys(labeled=self.labeled)}
+    def needed(self, names: Container[str]) -> dict[str, str]:
+        """Return the column of each key that a row must have; `names` are the columns there are.
 
-    @property
-    def wanted(self) -> list[str]:
-        """The columns that are read where not all of them are."""
-        return [*self.needed.values(), *OPTIONAL]
+        Without labels a tagger reads texts too, where there are no words or the user names the column of texts.
+        """
+        keys = TASKS[self.task].keys(labeled=self.labeled)
+        if TASKS[self.task].is_tagging and not self.labeled:
+            instead = self.column("text") in names and self.column("tokens") not in names
+            keys = ("text",) if instead or "text" in self.columns else keys
+        return {key: self.column(key) for key in keys}
+
+    def column(self, key: str) -> str:
+        """Return the name of the column of a key."""
+        return self.columns.get(key, key)
+
+    def wanted(self, names: Container[str]) -> list[str]:
+        """Return the columns that are read where not all of them are."""
+        return [*self.needed(names).values(), *OPTIONAL]
 
     def rows(self, records: Callable[[], Records]) -> Iterator[Row]:
         """Yield a row for each record; `records` is called twice where the scheme of tags must be found first."""
@@ -216,24 +230,34 @@ class Reading:
     def _sentences(self, records: Records) -> Iterator[Sentence]:
         for place, record in records:
             try:
-                self.check_words(record.get(self.columns.get("tokens", "tokens")), place)
-                tokens, tags = tokens_and_tags(Fields(record, place, self.columns), labeled=self.labeled)
+                fields = Fields(record, place, self.columns)
                 extra = self._extra(record)
                 origin = origin_of(record, place, labeled=self.labeled, extra=extra)
+                tokens, tags = self._tokens_and_tags(fields, origin)
             except InvalidInputError as error:
                 self.on_error(error)
                 continue
             yield Sentence(tokens, tags, (place,) * len(tokens), origin)
 
+    def _tokens_and_tags(self, fields: Fields, origin: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the tokens and tags of a record; where it has a text in place of words, `origin` gets it."""
+        if "text" not in self.needed(fields.record):
+            self.check_words(fields.record.get(self.column("tokens")), fields.place)
+            return tokens_and_tags(fields, labeled=self.labeled)
+        origin["raw_text"] = fields.text("text")
+        tokens = tuple(origin["raw_text"].split())
+        self.check_words(tokens, fields.place)
+        return tokens, ()
+
     def check_words(self, words: object, place: Place) -> None:
         """Raise where a sentence is longer than the limit."""
-        if isinstance(words, list) and len(words) > self.limits.sentence_words:
+        if isinstance(words, (list, tuple)) and len(words) > self.limits.sentence_words:
             raise place.error(self.limits.words_rule, len(words), RAISE_WORDS.python, shell=RAISE_WORDS.shell)
 
     def _extra(self, record: Record) -> dict[str, Any] | None:
         if not self.extras:
             return None
-        inputs = {self.columns.get(key, key) for key in TASKS[self.task].input_keys}
+        inputs = set(self.needed(record).values()) - {self.column(TASKS[self.task].label_key)}
         return {str(name): value for name, value in record.items() if name not in inputs}
 
 

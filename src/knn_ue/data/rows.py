@@ -52,6 +52,9 @@ class PairRow(Origin):
 class TaggedRow(Origin):
     """The words of one sentence, each with its tag in IOB2: "O", "B-TYPE" or "I-TYPE".
 
+    Where a file has a text in place of words, it is `raw_text`, and the words are those between white space; a model
+    with a tokenizer of its own splits it in another way.
+
     >>> TaggedRow(("Ada", "wrote"), ("B-PER", "O")).tags
     ('B-PER', 'O')
     """
@@ -60,6 +63,7 @@ class TaggedRow(Origin):
     tags: tuple[str, ...] | None = None
     domain: str | None = field(default=None, repr=False)
     sample_weight: float | None = field(default=None, repr=False)
+    raw_text: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tokens", tuple(self.tokens))

@@ -65,6 +65,13 @@ def _find_delimiter(
         if line.strip():
             break
 
+    if read and "\r" in read[-1][1].rstrip("\r\n"):
+        raise read[-1][0].error(
+            "lines must end with a line feed, this one holds carriage returns",
+            read[-1][1],
+            "save it with other line ends",
+        )
+
     def n_found(delimiter: str) -> tuple[int, int]:
         header = next(csv.reader([read[-1][1]], delimiter=delimiter), []) if read else []
         found = {name.strip().casefold() for name in header} & {name.casefold() for name in needed.values()}

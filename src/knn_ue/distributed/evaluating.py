@@ -119,5 +119,7 @@ class _Encoder:
                 found = list(rows_of(part, pipe.task, labeled=True, columns=self._columns))
             except InvalidInputError:
                 found = list(rows_of(part, pipe.task, labeled=False, columns=self._columns))
-            examples, reason = maybe_labeled_examples(found, pipe.task, pipe.class_names)
+            examples, reason = maybe_labeled_examples(
+                found, pipe.task, pipe.class_names, words_of=pipe.encoder.words_of
+            )
         return pipe.encoder.encode(examples, with_labels=reason is None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, get_args
 
 from knn_ue.arrays import check_choice, check_not_empty, check_positive
-from knn_ue.encoding.inputs import Example
+from knn_ue.encoding.inputs import Example, RawText, split_words
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import SubfolderWriter
 from knn_ue.tasks import TASKS, Task
@@ -135,14 +135,15 @@ class Encoder(Protocol):
     """Examples in, `Outputs` out.
 
     A subclass sets `kind`, `task`, `class_names` and `options`, and has `encode`, `to_part` and `from_part`; one line
-    registers it: `ENCODERS[MyEncoder.kind] = MyEncoder`. `n_encoded` examples were read so far, of which `n_truncated`
-    were cut.
+    registers it: `ENCODERS[MyEncoder.kind] = MyEncoder`. One that tags and `splits_texts` has `words_of`, too.
+    `n_encoded` examples were read so far, of which `n_truncated` were cut.
     """
 
     kind: ClassVar[str]
     task: Task
     class_names: tuple[str, ...]
     options: EncoderOptions
+    splits_texts: ClassVar[bool] = False
     n_encoded: int = 0
     n_truncated: int = 0
 
@@ -158,6 +159,10 @@ class Encoder(Protocol):
         unread. No examples give `Outputs` of length 0 with all its columns.
         """
         ...
+
+    def words_of(self, text: str) -> RawText:
+        """Return the words of a text to tag, as the model reads them; by default it is split at white space."""
+        return split_words(text)
 
     def with_options(self, **changes: Any) -> "Encoder":
         """Return this encoder with other options, as a method needs them; raise where it does not have them."""

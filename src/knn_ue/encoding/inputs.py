@@ -4,14 +4,15 @@
 |----------------------|---------------------------------------------------------------------------|
 | text-classification  | a string; `{"text", "label"}`; an object with `text` and `label`          |
 | text-pair            | a (premise, hypothesis) tuple or list; a dict or object with those names  |
-| token-classification | a list of words; a string, split at white space; `{"tokens", "tags"}`; ... |
+| token-classification | a list of words; `{"tokens", "tags"}`; a string or `{"text"}`, see `WordsOf` |
 
 Labels and tags may be left out. A label is looked up by its name; where the model has no names of its own
 (`LABEL_0`, `LABEL_1`, ...), or all labels are numbers and no class is called by one, it is the number of a class. Half
 a surrogate pair, which is no character, becomes U+FFFD.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from knn_ue.arrays import IntArray
 from knn_ue.errors import InvalidInputError
+from knn_ue.storage.tensors import valid_unicode
 from knn_ue.tasks import TASKS, Task
 
 # Batches that are read and answered at a time: enough rows to sort by length, few enough that memory stays flat.
@@ -29,11 +31,37 @@ _WINDOW_CHARACTERS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
+class RawText:
+    """A text as it was given, and its words: the first character of each, and the one after its last."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words."""
+        return tuple(self.text[start:end] for start, end in self.spans)
+
+
+WordsOf = Callable[[str], RawText]  # how a tagger splits a text into words; `Encoder.words_of` is the model's own way
+
+
+def split_words(text: str) -> RawText:
+    """Split a text at white space.
+
+    >>> split_words("Ada  wrote.").spans
+    ((0, 3), (5, 11))
+    """
+    return RawText(text, tuple(found.span() for found in re.finditer(r"\S+", text)))
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """One row, ready to be tokenized: `parts` is (text,), (premise, hypothesis) or the words of a sentence.
 
     `labels` is None, (label,) or one tag per word. `domain` names the domain whose scores it asks for; `sample_weight`
     is what its label counts where rows were drawn unevenly; `place` is where it was read. The model sees none of them.
+    `raw` is the text that the words of a sentence were taken from, None where words were given.
     """
 
     parts: tuple[str, ...]
@@ -41,18 +69,32 @@ class Example:
     domain: str | None = field(default=None, repr=False)
     sample_weight: float | None = field(default=None, repr=False)
     place: object = field(default=None, compare=False, repr=False)
+    raw: RawText | None = field(default=None, compare=False, repr=False)
 
     def named(self, number: int) -> str:
         """Return what messages call it: its place where it was read from a file, else its number."""
         return f"row {number}" if self.place is None else str(self.place)
 
+    def text_of(self, start: int = 0, end: int | None = None) -> str:
+        """Return the words from `start` up to, not including, `end` as they were written."""
+        if self.raw is None:
+            return " ".join(self.parts[start:end])
+        if start == 0 and end is None:
+            return self.raw.text
+        first, last = self.characters_of(start, len(self.parts) if end is None else end)
+        return self.raw.text[first:last]
 
-def read_examples(rows: Iterable[object], task: Task) -> Iterator[Example]:
+    def characters_of(self, start: int, end: int) -> tuple[int, int] | tuple[None, None]:
+        """Return where these words stand in the text that was given, end not included; None where words were."""
+        return (None, None) if self.raw is None else (self.raw.spans[start][0], self.raw.spans[end - 1][1])
+
+
+def read_examples(rows: Iterable[object], task: Task, *, words_of: WordsOf = split_words) -> Iterator[Example]:
     """Yield every row as an example; what is an example already is passed on."""
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise InvalidInputError(f"rows must be a list of rows, got one {type(rows).__name__}: wrap it in a list")
     for number, row in enumerate(rows):
-        yield row if isinstance(row, Example) else read_example(row, task, number)
+        yield row if isinstance(row, Example) else read_example(row, task, number, words_of=words_of)
 
 
 class WindowCounter:
@@ -89,8 +131,8 @@ def windows(examples: Iterable[Example], *, batch_size: int) -> Iterator[list[Ex
         yield window
 
 
-def read_example(row: object, task: Task, number: int = 0) -> Example:
-    """Read one row of any accepted shape; `number` is its place, for messages.
+def read_example(row: object, task: Task, number: int = 0, *, words_of: WordsOf = split_words) -> Example:
+    """Read one row of any accepted shape; `number` is its place, for messages, `words_of` splits texts to tag.
 
     >>> read_example({"text": "fine", "label": "good"}, "text-classification")
     Example(parts=('fine',), labels=('good',))
@@ -100,10 +142,13 @@ def read_example(row: object, task: Task, number: int = 0) -> Example:
     if isinstance(row, Example):
         return row
     record = TASKS[task]
-    content, labels = _content(row, task), None
-    if content is not None:
+    raw = None
+    if record.is_tagging and (text := _raw_text(row)) is not None:
+        raw = words_of(valid_unicode(text))
+    content, labels = _content(row, task) if raw is None else raw.words, None
+    if raw is None and content is not None:
         labels = _read_labels(row, task, number)
-    elif (content := _bare_content(row, task)) is None:
+    elif content is None and (content := _bare_content(row, task)) is None:
         raise InvalidInputError(f"row {number} must be {record.example} for {task}, got {_shown(row)}")
     parts = tuple(_read_text(value, number) for value in content)
     if record.is_tagging and labels is not None and len(labels) != len(parts):
@@ -113,7 +158,7 @@ def read_example(row: object, task: Task, number: int = 0) -> Example:
     place = None if isinstance(row, Mapping) else getattr(row, "place", None)
     domain = _field(row, "domain")
     named = domain if isinstance(domain, str) and domain else None
-    return Example(parts, labels, named, _read_weight(row, number), place)
+    return Example(parts, labels, named, _read_weight(row, number), place, raw)
 
 
 def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
@@ -145,9 +190,11 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
             if label not in known:
                 shown = ", ".join(class_names[:_SHOWN_NAMES]) + (", ..." if len(class_names) > _SHOWN_NAMES else "")
                 first = "" if example.place else " (the first row is 0)"
+                alike = next((name for name in class_names if name.casefold() == label.casefold()), None)
+                way_out = f"write {alike!r}, as the model does" if alike else "correct the row"
                 raise InvalidInputError(
                     f"{example.named(row)} has the label {label!r}, which the model does not know; "
-                    f"its {len(class_names)} labels are: {shown}: correct the row{first}, or train with that label"
+                    f"its {len(class_names)} labels are: {shown}: {way_out}{first}, or train with that label"
                 )
             numbers.append(known[label])
     return np.asarray(numbers, dtype=np.int64)
@@ -191,10 +238,20 @@ def _content(row: object, task: Task) -> Sequence[object] | None:
     return list(words) if isinstance(words, Iterable) and not isinstance(words, (str, Mapping)) else None
 
 
+def _raw_text(row: object) -> str | None:
+    """Return the text to tag where a row holds one in place of words."""
+    text: object = row
+    if isinstance(row, Mapping):
+        text = None if row.get("tokens") is not None or row.get("tags") is not None else row.get("text")
+    elif not isinstance(row, str):
+        text = getattr(row, "raw_text", None)
+    return text if isinstance(text, str) else None
+
+
 def _bare_content(row: object, task: Task) -> Sequence[object] | None:
     record = TASKS[task]
     if isinstance(row, str) and not record.is_pair:
-        return row.split() if record.is_tagging else [row]
+        return [row]
     if not isinstance(row, (list, tuple)):
         return None
     return row if record.is_tagging or (record.is_pair and len(row) == 2) else None
@@ -203,11 +260,7 @@ def _bare_content(row: object, task: Task) -> Sequence[object] | None:
 def _read_text(value: object, number: int) -> str:
     if not isinstance(value, str):
         raise InvalidInputError(f"row {number} must hold text, got {_shown(value)}: convert it to a string")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return value
+    return valid_unicode(value)
 
 
 def _read_labels(row: object, task: Task, number: int) -> tuple[str, ...] | None:

@@ -144,14 +144,14 @@ def _text_answers(
 
 
 def input_of(row: Row) -> dict[str, Any]:
-    """Return what an answer repeats of its row; the words of a tagged sentence are in the answer itself.
+    """Return what an answer repeats of its row; the words of a tagged sentence that had words are in the answer itself.
 
     >>> from knn_ue.data import TextRow
     >>> input_of(TextRow("a fine film", "pos"))
     {'text': 'a fine film'}
     """
     if isinstance(row, TaggedRow):
-        return {}
+        return {} if row.raw_text is None else {"text": row.raw_text}
     if isinstance(row, PairRow):
         return {"premise": row.premise, "hypothesis": row.hypothesis}
     return {"text": row.text}

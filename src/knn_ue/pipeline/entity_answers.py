@@ -1,6 +1,7 @@
 """Tagged sentences -> answers and explanations: the words, the entities they form, and what may have been missed."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -71,32 +72,51 @@ def sentence_answers(
 
 def explain_sentences(examples: Sequence[Example], answer: TaggedAnswer) -> list[SentenceExplanation]:
     """Return one record for each sentence, in order; one without words is right and hides nothing."""
-    places = [(number, first) for number, first in enumerate(_first_rows(examples)) if examples[number].parts]
-    reading, names = answer.reading, answer.reading.tags.names
+    reading, names, first_rows = answer.reading, answer.reading.tags.names, _first_rows(examples)
     entities: dict[int, list[EntityExplanation]] = {}
     missed: dict[int, list[MissedEntity]] = {}
     for found in answer.explanations:
-        number, first = places[found.sentence]
-        start, end = found.start - first, found.end - first
-        text = " ".join(examples[number].parts[start:end])
-        entities.setdefault(number, []).append(replace(found, sentence=number, start=start, end=end, text=text))
+        number = _example_at(found.start, first_rows)
+        place = _place(examples[number], found.start - first_rows[number], found.end - first_rows[number])
+        entities.setdefault(number, []).append(replace(found, sentence=number, **place))
     for hidden in reading.missed:
-        number, first = places[hidden.sentence]
-        start, end = hidden.first - first, hidden.last - first + 1
-        text = " ".join(examples[number].parts[start:end])
-        warning = MissedEntity(text=text, type=names[hidden.kind], start=start, end=end, score=hidden.probability)
+        number = _example_at(hidden.first, first_rows)
+        place = _place(examples[number], hidden.first - first_rows[number], hidden.last - first_rows[number] + 1)
+        warning = MissedEntity(type=names[hidden.kind], score=hidden.probability, **place)
         missed.setdefault(number, []).append(warning)
-    scores = {number: place for place, (number, _) in enumerate(places)}
+    # A text may hold several sentences: it is right if all of them are, which are taken as independent.
+    scores, none_missed = np.ones((2, len(examples)))
+    for start, score, none in zip(reading.spans.starts, reading.sentence_scores, reading.none_missed, strict=True):
+        number = _example_at(int(start), first_rows)
+        scores[number] *= score
+        none_missed[number] *= none
     return [
         SentenceExplanation(
-            text=" ".join(example.parts),
-            score=float(reading.sentence_scores[scores[number]]) if number in scores else 1.0,
-            none_missed=float(reading.none_missed[scores[number]]) if number in scores else 1.0,
+            text=example.text_of(),
+            score=float(scores[number]),
+            none_missed=float(none_missed[number]),
             entities=tuple(entities.get(number, ())),
             missed=tuple(missed.get(number, ())),
         )
         for number, example in enumerate(examples)
     ]
+
+
+def _example_at(row: int, first_rows: Sequence[int]) -> int:
+    """Return the number of the example that a row belongs to; those without words have none."""
+    return bisect_right(first_rows, row) - 1
+
+
+def _place(example: Example, start: int, end: int) -> dict[str, Any]:
+    """Return where the words from `start` up to, not including, `end` stand, and how they are written."""
+    first, last = example.characters_of(start, end)
+    return {
+        "text": example.text_of(start, end),
+        "start": start,
+        "end": end,
+        "start_char": first,
+        "end_char": last,
+    }
 
 
 def _own_entity(why: EntityExplanation) -> Entity:
@@ -109,6 +129,8 @@ def _own_entity(why: EntityExplanation) -> Entity:
         score=why.score,
         raw_score=why.raw_score,
         abstained=False,
+        start_char=why.start_char,
+        end_char=why.end_char,
         raised_by=why.raised_by,
         lowered_by=why.lowered_by,
         neighbors=why.neighbors,
@@ -141,9 +163,7 @@ def _product_entities(
             [
                 Entity(
                     type=kind,
-                    text=" ".join(example.parts[start : last + 1]),
-                    start=start,
-                    end=last + 1,
+                    **_place(example, start, last + 1),
                     score=math.prod(prediction.confidence[words].tolist()),
                     raw_score=math.prod(prediction.raw_confidence[words].tolist()),
                     abstained=False,

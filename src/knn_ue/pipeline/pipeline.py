@@ -227,7 +227,7 @@ class UncertaintyPipeline(Adjustable):
         with all their words; where tags are not IOB2, words do. Scores are those of the `domain` (see `adapt`), or of
         the one that an input names itself.
         """
-        examples = input_examples(inputs, self.task, Columns(**columns))
+        examples = input_examples(inputs, self.task, Columns(**columns), words_of=self.encoder.words_of)
         return AnswerList(self._answers(examples, abstain_below, top, top_k, domain))
 
     def predict_stream(
@@ -241,7 +241,8 @@ class UncertaintyPipeline(Adjustable):
         **columns: Unpack[ColumnNames],
     ) -> Iterator[AnyAnswer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
-        examples = iter_examples(rows, self.task, labeled=False, columns=Columns(**columns))
+        named = Columns(**columns)
+        examples = iter_examples(rows, self.task, labeled=False, columns=named, words_of=self.encoder.words_of)
         return self._answers(examples, abstain_below, top, top_k, domain)
 
     def outputs(
@@ -255,7 +256,8 @@ class UncertaintyPipeline(Adjustable):
         """Return what the model says about the rows, with labels where they have them; `Outputs` are passed on."""
         if isinstance(rows, Outputs):
             return rows
-        examples = list(iter_examples(rows, self.task, labeled=with_labels, columns=Columns(**columns)))
+        named, words_of = Columns(**columns), self.encoder.words_of
+        examples = list(iter_examples(rows, self.task, labeled=with_labels, columns=named, words_of=words_of))
         return self.encoder.encode(examples, with_labels=with_labels, progress=stage(as_progress(progress), "test"))
 
     def evaluate(
@@ -302,7 +304,7 @@ class UncertaintyPipeline(Adjustable):
         """
         calibrator = calibrator_of(self._ready(), domain)
         check_explains(calibrator, self.method_)
-        examples = list(input_examples(inputs, self.task))
+        examples = list(input_examples(inputs, self.task, words_of=self.encoder.words_of))
         outputs = self.encoder.encode(examples, with_labels=False)
         return explain_outputs(examples, outputs, calibrator, self.familiarity_, top=top)
 
@@ -385,5 +387,7 @@ class UncertaintyPipeline(Adjustable):
     def _maybe_labeled(self, rows: Rows | Outputs, columns: Columns) -> Outputs:
         if isinstance(rows, Outputs):
             return rows
-        examples, reason = maybe_labeled_examples(rows, self.task, self.class_names, columns=columns)
+        examples, reason = maybe_labeled_examples(
+            rows, self.task, self.class_names, columns=columns, words_of=self.encoder.words_of
+        )
         return self.encoder.encode(examples, with_labels=reason is None)

@@ -23,7 +23,7 @@ from knn_ue.data import Columns, read_rows
 from knn_ue.data.datasets import is_dataset
 from knn_ue.data.frames import is_frame
 from knn_ue.encoding import Example, read_example
-from knn_ue.encoding.inputs import class_numbers, reads_numbers
+from knn_ue.encoding.inputs import WordsOf, class_numbers, reads_numbers, split_words
 from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.iob2 import find_spans, is_tag_set
 from knn_ue.tasks import TASKS, Task
@@ -35,8 +35,13 @@ _ENDS = ("E-", "S-", "L-", "U-")  # of BIOES and BILOU
 Rows = str | Path | Iterable[object]
 
 
-def iter_examples(rows: Rows, task: Task, *, labeled: bool, columns: Columns | None = None) -> Iterator[Example]:
-    """Yield the examples of a file, of a named source or of rows in memory; without labels unless `labeled`."""
+def iter_examples(
+    rows: Rows, task: Task, *, labeled: bool, columns: Columns | None = None, words_of: WordsOf = split_words
+) -> Iterator[Example]:
+    """Yield the examples of a file, of a named source or of rows in memory; without labels unless `labeled`.
+
+    `words_of` is how the model splits texts to tag (`Encoder.words_of`).
+    """
     if isinstance(rows, (str, Path)) or (not isinstance(rows, (list, Iterator)) and is_table(rows)):
         rows = read_rows(rows, task, labeled=labeled, columns=columns)
     elif columns is not None and columns != Columns():
@@ -49,7 +54,7 @@ def iter_examples(rows: Rows, task: Task, *, labeled: bool, columns: Columns | N
             f"rows must be a list of rows or the name of a file, got one {type(rows).__name__}: wrap it in a list"
         )
     for number, row in enumerate(rows):
-        example = row if isinstance(row, Example) else read_example(_from_tuple(row, task), task, number)
+        example = read_example(_from_tuple(row, task), task, number, words_of=words_of)
         if not TASKS[task].is_tagging and not all(map(str.strip, example.parts)):
             raise InvalidInputError(
                 f"{example.named(number)} must not be an empty text, got {''.join(example.parts)[:20]!r}: "
@@ -82,7 +87,12 @@ def labeled_examples(
 
 
 def maybe_labeled_examples(
-    rows: Rows, task: Task, class_names: Sequence[str], *, columns: Columns | None = None
+    rows: Rows,
+    task: Task,
+    class_names: Sequence[str],
+    *,
+    columns: Columns | None = None,
+    words_of: WordsOf = split_words,
 ) -> tuple[list[Example], str | None]:
     """Return examples, and why their labels are left out: None where all of them have one that the model knows."""
     if isinstance(rows, Iterator):
@@ -91,20 +101,28 @@ def maybe_labeled_examples(
         return labeled_examples(rows, task, class_names, name="out-of-domain", columns=columns), None
     except InvalidInputError as error:
         # What is wrong beside labels is raised here.
-        return list(iter_examples(rows, task, labeled=False, columns=columns)), str(error)
+        return list(iter_examples(rows, task, labeled=False, columns=columns, words_of=words_of)), str(error)
 
 
-def input_examples(inputs: object, task: Task, columns: Columns | None = None) -> Iterator[Example]:
+def input_examples(
+    inputs: object, task: Task, columns: Columns | None = None, *, words_of: WordsOf = split_words
+) -> Iterator[Example]:
     """Yield the examples to answer: a list, iterator, frame or data set holds many, anything else is one."""
     if is_table(inputs):
         if hasattr(inputs, "__len__") and not len(inputs):
             return iter(())  # as of an empty list
-        return iter_examples(inputs, task, labeled=False, columns=columns)  # type: ignore[arg-type]
+        return iter_examples(
+            inputs,  # type: ignore[arg-type]
+            task,
+            labeled=False,
+            columns=columns,
+            words_of=words_of,
+        )
     many = isinstance(inputs, (list, Iterator)) or (
         isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, Mapping, tuple))
     )
     rows: Rows = inputs if many else [inputs]  # type: ignore[assignment]
-    return iter_examples(rows, task, labeled=False, columns=columns)
+    return iter_examples(rows, task, labeled=False, columns=columns, words_of=words_of)
 
 
 def is_table(rows: object) -> bool:

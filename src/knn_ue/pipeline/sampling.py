@@ -12,7 +12,7 @@ from knn_ue.adapting import draw_rows
 from knn_ue.adapting.sampling import Strategy
 from knn_ue.answers import Answer, AnyAnswer
 from knn_ue.arrays import FloatArray, check_not_empty
-from knn_ue.encoding import Example
+from knn_ue.encoding import Encoder, Example
 from knn_ue.iob2 import split_tag
 from knn_ue.pipeline.rows import Rows, iter_examples
 from knn_ue.tasks import TASKS, Task
@@ -39,6 +39,9 @@ class _Answers(Protocol):
     @property
     def task(self) -> Task: ...
 
+    @property
+    def encoder(self) -> Encoder: ...
+
     def __call__(self, inputs: object, *, top: int, domain: str | None) -> list[AnyAnswer]: ...
 
 
@@ -46,7 +49,7 @@ def sample_rows(
     pipe: _Answers, rows: Rows, n: int, *, strategy: Strategy, domain: str | None, seed: int
 ) -> list[SampledRow]:
     """Return the rows of a pool to label, in a random order; "random" needs no pass through the model."""
-    pool = list(iter_examples(rows, pipe.task, labeled=False))
+    pool = list(iter_examples(rows, pipe.task, labeled=False, words_of=pipe.encoder.words_of))
     check_not_empty(len(pool), "the pool")
     scores = np.ones(len(pool))
     if strategy == "stratified":

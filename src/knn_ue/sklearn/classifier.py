@@ -263,7 +263,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _fit_part(self, rows: Rows, train: IntArray, seed: int) -> Part:
         """Fit a copy of the estimator on the rows `train` and store them, or a sample of them."""
-        estimator = clone(self._estimator()).fit(*rows.take(train), **rows.fit_params_of(train))
+        estimator = self._fitted(rows, train)
         if not np.array_equal(estimator.classes_, self.classes_):
             missing = np.setdiff1d(self.classes_, estimator.classes_).tolist()
             raise InvalidInputError(f"each fold must be trained on every class, one lacks {missing}: stratify cv")
@@ -285,6 +285,18 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             normalize=self.normalize,  # type: ignore[arg-type]
         )
         return Part(estimator, self.classes_, self.features, components, store, stored)
+
+    def _fitted(self, rows: Rows, train: IntArray) -> Any:
+        params = rows.fit_params_of(train)
+        try:
+            return clone(self._estimator()).fit(*rows.take(train), **params)
+        except ValueError as error:
+            if params.get("sample_weight") is None:
+                raise
+            raise InvalidInputError(
+                f"the estimator must be fitted with the sample_weight of each fold, and fails on one ({error}): give "
+                "several rows of each class a positive weight"
+            ) from error
 
     def _fit_weight(self, parts: list[HeldOut], store: Datastore) -> KnnUE:
         held_out = Outputs(

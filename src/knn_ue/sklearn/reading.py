@@ -31,7 +31,7 @@ def read_rows(estimator: Any, features: Features, X: Any) -> tuple[Any, FloatArr
     # The logits first: the estimator's own checks of X give the errors its users know.
     logits = class_logits(estimator, X)
     if callable(features):
-        return features(estimator, X), logits
+        return _checked(features(estimator, X), len(logits)), logits
     if features == "transform":
         if not hasattr(estimator, "transform"):
             raise InvalidInputError(
@@ -51,6 +51,24 @@ def read_rows(estimator: Any, features: Features, X: Any) -> tuple[Any, FloatArr
             "features=function(estimator, X)"
         )
     return found, logits
+
+
+def _checked(found: Any, n_rows: int) -> Any:
+    """Return what a function of the user gave, if neighbors can be compared by it."""
+    found = found if issparse(found) else np.asarray(found)
+    shape = found.shape
+    if len(shape) != 2 or shape[0] != n_rows or not shape[1]:
+        raise InvalidInputError(
+            f"the function features must return an array with a row for each of the {n_rows} rows of X, got the shape "
+            f"{shape}: return (n, columns)"
+        )
+    if found.dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"the function features must return numbers, got the type {found.dtype}: encode them in the function"
+        )
+    if not np.isfinite(found.data if issparse(found) else found).all():
+        raise InvalidInputError("the function features returned NaN or infinity: impute in the function")
+    return found
 
 
 def class_logits(estimator: Any, X: Any) -> FloatArray:

@@ -11,7 +11,7 @@ from spacy.language import Language
 from knn_ue.adapting import Adaptation
 from knn_ue.data.splits import half_of
 from knn_ue.entities import find_entities
-from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.errors import FitWarning, InvalidInputError, NotFittedError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.domains import DEFAULT
 from knn_ue.pipeline.editing import add_rows
@@ -19,7 +19,7 @@ from knn_ue.pipeline.folder import KIND, read_fitted
 from knn_ue.spacy.annotate import annotate
 from knn_ue.spacy.doc_component import DocComponent
 from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions, read_part
-from knn_ue.spacy.gold import gold_docs, labels_of, perturbed, read_examples, running, words_of
+from knn_ue.spacy.gold import as_entities, gold_docs, labels_of, perturbed, read_examples, running, words_of
 from knn_ue.spacy.learning import learn
 from knn_ue.spacy.sources import source_of
 from knn_ue.spacy.tagging import TypeMap
@@ -68,10 +68,11 @@ class EntityConfidence(DocComponent):
         what it knows by heart it is sure of. One perturbed copy of each validation example is fitted on too, so that
         the scores hold in other domains as well.
         """
-        stored, held_out = self._parts(list(examples), None if validation is None else list(validation), seed)
-        types = TypeMap.between(
-            source_of(self.nlp, self.source).labels, labels_of(stored) | labels_of(held_out), self.map
-        )
+        source = source_of(self.nlp, self.source)
+        given = None if validation is None else as_entities(validation, source)
+        stored, held_out = self._parts(as_entities(examples, source), given, seed)
+        labels = labels_of(stored, name="training") | labels_of(held_out, name="validation")
+        types = TypeMap.between(source.labels, labels, self.map)
         encoder = SpacyEncoder(self.nlp, types, options=SpacyOptions(source=self.source), skip=self.name)
         copied = perturbed(self.nlp, held_out, seed=seed)
         train, fitted_on, copies = (self._labeled(encoder, part) for part in (stored, held_out, copied))
@@ -120,7 +121,7 @@ class EntityConfidence(DocComponent):
         all of spaCy, a folder that was loaded changes with `to_disk` only.
         """
         pipe = self._ready()
-        outputs = self._labeled(self._encoder(), _examples_of([doc]))
+        outputs = self._labeled(self._encoder(), self._examples_of([doc]))
         stores = pipe.calibrator_.stores
         if any(folder_of(store) is not None for store in stores.values()):
             apart = {name: store.snapshot() for name, store in stores.items()}
@@ -135,7 +136,7 @@ class EntityConfidence(DocComponent):
         They must be a random sample, not corrections. "default" is used from then on; another name where `domain` of
         the component says so. What is returned says what changes; see `UncertaintyPipeline.adapt`.
         """
-        outputs = self._labeled(self._encoder(), _examples_of(docs))
+        outputs = self._labeled(self._encoder(), self._examples_of(docs))
         return self._ready().adapt(outputs, domain=domain, add=add, force=force)
 
     def forget_domain(self, domain: str = DEFAULT) -> Self:
@@ -185,6 +186,7 @@ class EntityConfidence(DocComponent):
             warnings.warn(
                 f"{len(examples) - len(stored)} of {len(examples)} texts to store are also validation texts, on which "
                 f"scores would promise too much: they were not stored, check the files of {FACTORY}",
+                FitWarning,
                 stacklevel=3,
             )
         return stored, held_out
@@ -211,20 +213,20 @@ class EntityConfidence(DocComponent):
         with running(self.nlp, self.source):
             return encoder.labeled_outputs(list(gold_docs(self.nlp, examples, skip=after, batch_size=size)))
 
+    def _examples_of(self, docs: Iterable[Any]) -> list[Any]:
+        from spacy.training import Example
+
+        return as_entities((Example(doc, doc) for doc in docs), source_of(self.nlp, self.source))
+
     def _say_what_is_thin(self, validation: Outputs) -> None:
         n_entities = len(find_entities(validation, validation.predicted))
         if n_entities < _FEW_ENTITIES:
             warnings.warn(
                 f"{self.name} was fitted on {n_entities} predicted entities, fewer than {_FEW_ENTITIES}: the scores "
                 "stay near what held on other data; label more sentences for scores of your own",
+                FitWarning,
                 stacklevel=3,
             )
-
-
-def _examples_of(docs: Iterable[Any]) -> list[Any]:
-    from spacy.training import Example
-
-    return [Example(doc, doc) for doc in docs]
 
 
 @Language.factory(

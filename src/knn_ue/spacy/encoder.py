@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from knn_ue.encoding.contract import Encoder, EncoderPart
-from knn_ue.encoding.inputs import Example
+from knn_ue.encoding.inputs import Example, RawText
 from knn_ue.encoding.words import word_in_context
-from knn_ue.errors import StorageError, require
+from knn_ue.errors import InvalidInputError, StorageError, require
 from knn_ue.spacy.sources import source_of
 from knn_ue.spacy.tagging import TypeMap, sentence_groups
 from knn_ue.storage.schema import Within, as_written, read_plain
@@ -44,6 +44,7 @@ class SpacyEncoder(Encoder):
     """
 
     kind: ClassVar[str] = "spacy"
+    splits_texts: ClassVar[bool] = True
 
     def __init__(self, nlp: Any, types: TypeMap, *, options: SpacyOptions | None = None, skip: str = "") -> None:
         self.nlp = nlp
@@ -54,12 +55,22 @@ class SpacyEncoder(Encoder):
         self._skip = skip
         self._source = source_of(nlp, self.options.source)
 
-    def encode(self, examples: Iterable[Example], *, with_labels: bool = True, progress: Step | None = None) -> Outputs:
-        """Return one row per word of the examples, whose words are kept as they are."""
-        from spacy.tokens import Doc
+    def words_of(self, text: str) -> RawText:
+        """Return the words of the pipeline's own tokenizer."""
+        if len(text) > self.nlp.max_length:
+            raise InvalidInputError(
+                f"a text must have at most {self.nlp.max_length} characters, nlp.max_length of the pipeline, got "
+                f"{len(text)}: split it"
+            )
+        return RawText(text, tuple((word.idx, word.idx + len(word)) for word in self.nlp.make_doc(text)))
 
+    def encode(self, examples: Iterable[Example], *, with_labels: bool = True, progress: Step | None = None) -> Outputs:
+        """Return one row per word of the examples, whose words are kept as they are.
+
+        Given words are one sentence, wherever the pipeline sees an end; a text has the sentences that it sees.
+        """
         given = list(examples)
-        docs = [Doc(self.nlp.vocab, words=list(example.parts)) for example in given]
+        docs = [self._doc_of(example) for example in given]
         done = []
         for doc in self.nlp.pipe(docs, batch_size=self.options.batch_size, disable=self._disabled()):
             done.append(doc)
@@ -71,9 +82,24 @@ class SpacyEncoder(Encoder):
             numbers = {name: number for number, name in enumerate(self.class_names)}
             labels = [numbers.get(tag, 0) for example in given for tag in example.labels or ()]
         found = self.outputs(done, with_texts=True)
-        # One example is one sentence, wherever the pipeline sees an end.
-        groups = np.repeat(np.arange(len(given)), [len(example.parts) for example in given])
+        assert found.groups is not None  # outputs sets them
+        owner = np.repeat(np.arange(len(given)), [len(example.parts) for example in given])
+        in_text = np.array([example.raw is not None for example in given], dtype=bool)[owner]
+        opens = (np.diff(owner, prepend=-1) > 0) | ((np.diff(found.groups, prepend=-1) > 0) & in_text)
+        groups = np.cumsum(opens) - 1
         return replace(found, labels=None if labels is None else np.array(labels, dtype=np.int64), groups=groups)
+
+    def _doc_of(self, example: Example) -> Any:
+        """Return the words as a doc, with the spaces of the text that they are from: the model may look at them."""
+        from spacy.tokens import Doc
+
+        spaces = None
+        if example.raw is not None:
+            text, spans = example.raw.text, example.raw.spans
+            starts = [*(start for start, _ in spans[1:]), len(text) + 1]
+            ends = [end for _, end in spans]
+            spaces = [text[end : end + 1] == " " and after > end for end, after in zip(ends, starts, strict=True)]
+        return Doc(self.nlp.vocab, words=list(example.parts), spaces=spaces)
 
     def outputs(self, docs: Sequence[Any], *, with_texts: bool = False) -> Outputs:
         """Return one row per word of docs that the pipeline has read, without labels."""

@@ -9,7 +9,8 @@ from knn_ue.answers import Plain
 from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.spacy.component import FACTORY
-from knn_ue.spacy.gold import labels_of, read_examples
+from knn_ue.spacy.gold import as_entities, labels_of, read_examples
+from knn_ue.spacy.sources import source_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +49,18 @@ def fit_pipeline(
         raise InvalidInputError(f"{said}source=...", shell=f"{said}--source")
     config = {"source": source, "map": dict(renamed or {}), "n_neighbors": n_neighbors}
     component: Any = nlp.add_pipe(FACTORY, config=config)
-    examples = read_examples(nlp, train)
-    held_out = None if validation is None else read_examples(nlp, validation)
+    found = source_of(nlp, source)
+    examples = as_entities(read_examples(nlp, train), found)
+    held_out = None if validation is None else as_entities(read_examples(nlp, validation), found)
     component.fit(examples, held_out, seed=seed)
     nlp.to_disk(out)
     encoder, outputs = component.pipe_.encoder, component.pipe_.validation_
-    labeled = labels_of(examples) | (labels_of(held_out) if held_out else set())
-    predicted = nlp.get_pipe(source).labels
+    labeled = labels_of(examples, name="training") | (labels_of(held_out, name="validation") if held_out else set())
     (store,) = component.pipe_.calibrator_.stores.values()
     return FittedPipeline(
         out=str(out),
         types=encoder.types.types,
-        not_scored=tuple(sorted(kind for kind in predicted if encoder.types.number_of(kind) is None)),
+        not_scored=tuple(sorted(kind for kind in found.labels if encoder.types.number_of(kind) is None)),
         not_predicted=tuple(sorted(labeled - set(encoder.types.types))),
         n_stored=len(store),
         n_validation=len(held_out) if held_out else len(examples) - len(examples) // 2,
@@ -75,6 +76,8 @@ def load(pipeline: str) -> Any:
         return spacy.load(pipeline)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0]
+        installed = ", ".join(sorted(spacy.util.get_installed_models())) or "none"
         raise InvalidInputError(
-            f"{pipeline} must be a folder or an installed package with a spaCy pipeline ({reason}): check the name"
+            f"{pipeline} must be a folder or an installed package with a spaCy pipeline ({reason}): check the name; "
+            f"installed: {installed}"
         ) from None

@@ -1,5 +1,6 @@
 """Labeled data -> spaCy's `Example`, and labeled entities on the pipeline's own words by spaCy's `Alignment`."""
 
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,10 @@ from knn_ue.data.lines import Place, check_file, default_limits
 from knn_ue.data.perturb import perturbed_rows
 from knn_ue.data.readers import JSON_FILES
 from knn_ue.data.rows import TaggedRow
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.iob2 import extract_entities
 from knn_ue.spacy.encoder import GoldDoc
+from knn_ue.spacy.sources import Source
 
 _SEGMENTERS = ("parser", "senter", "sentencizer")
 _WAY_OUT = 'write {"text", "entities": [[start, end, "TYPE"], ...]}, or {"tokens", "tags"}'
@@ -34,8 +36,28 @@ def read_examples(nlp: Any, source: str | Path) -> list[Any]:
     if path.name.removesuffix(".gz").endswith(JSON_FILES) and path.is_file():
         first = next(iter(read_json(path, default_limits(), stop)), None)
         if first is not None and "text" in first[1] and "tokens" not in first[1]:
-            return [_from_offsets(nlp, record, place) for place, record in read_json(path, default_limits(), stop)]
+            lost: list[str] = []
+            found = [
+                _from_offsets(nlp, record, place, lost) for place, record in read_json(path, default_limits(), stop)
+            ]
+            say_what_is_lost(lost)
+            return found
     return [_from_tags(nlp, row) for row in read_rows(str(source), "ner")]
+
+
+def as_entities(examples: Iterable[Any], source: Source) -> list[Any]:
+    """Return the examples with the labeled spans of the component `source` as their `ents`."""
+    from spacy.training import Example
+
+    found = []
+    for example in examples:
+        spans = source.labeled(example.reference)
+        if spans is not None:
+            reference = example.reference.copy()
+            reference.set_ents(spans, default="outside")
+            example = Example(example.predicted, reference)
+        found.append(example)
+    return found
 
 
 def fresh(doc: Any) -> Any:
@@ -48,14 +70,32 @@ def fresh(doc: Any) -> Any:
 def gold_docs(nlp: Any, examples: Sequence[Any], *, skip: Iterable[str], batch_size: int) -> Iterator[GoldDoc]:
     """Yield each example as the pipeline reads it, with the labeled entities that its words can express.
 
-    An entity that begins or ends inside a word is left out, as spaCy's scorer does.
+    An entity that begins or ends inside a word is left out, as spaCy's scorer does, and reported in one sentence.
     """
     from spacy.training import Example
 
     docs = nlp.pipe((fresh(example.predicted) for example in examples), batch_size=batch_size, disable=list(skip))
+    lost: list[str] = []
     for doc, example in zip(docs, examples, strict=True):
-        aligned = Example(doc, example.reference).get_aligned_spans_y2x(example.reference.ents)
+        ents = example.reference.ents
+        aligned = Example(doc, example.reference).get_aligned_spans_y2x(ents)
+        if len(aligned) < len(ents):
+            kept = {(span.start_char, span.end_char) for span in aligned}
+            lost += [f"{x.text!r} in {doc.text[:60]!r}" for x in ents if (x.start_char, x.end_char) not in kept]
         yield GoldDoc(doc=doc, entities=tuple((span.start, span.end, span.label_) for span in aligned))
+    say_what_is_lost(lost)
+
+
+def say_what_is_lost(lost: Sequence[str]) -> None:
+    """Warn of labeled entities that the words of the pipeline cannot express."""
+    if lost:
+        begins = "1 labeled entity begins or ends" if len(lost) == 1 else f"{len(lost)} labeled entities begin or end"
+        warnings.warn(
+            f"{begins} inside a word of the pipeline's tokenizer, and cannot be learned from (the first: {lost[0]}): "
+            "check the offsets, white space and punctuation included",
+            FitWarning,
+            stacklevel=3,
+        )
 
 
 def perturbed(nlp: Any, examples: Sequence[Any], *, seed: int) -> list[Any]:
@@ -97,8 +137,8 @@ def running(nlp: Any, source: str) -> Iterator[None]:
             nlp.disable_pipe(name)
 
 
-def labels_of(examples: Iterable[Any]) -> set[str]:
-    """Return the types that the examples are labeled with; raise where one is not labeled at all."""
+def labels_of(examples: Iterable[Any], *, name: str) -> set[str]:
+    """Return the types of the `name` texts; raise where one is not labeled at all, or none has an entity."""
     found: set[str] = set()
     for number, example in enumerate(examples):
         if not example.reference.has_annotation("ENT_IOB"):
@@ -107,6 +147,10 @@ def labels_of(examples: Iterable[Any]) -> set[str]:
                 'annotation: set it with doc.set_ents(entities, default="outside")'
             )
         found |= {ent.label_ for ent in example.reference.ents}
+    if not found:
+        raise InvalidInputError(
+            f"the {name} texts must hold labeled entities, these have none: check the file and its tags or offsets"
+        )
     return found
 
 
@@ -125,7 +169,7 @@ def _read_doc_bin(nlp: Any, path: Path) -> Iterator[Any]:
         yield Example(nlp.make_doc(doc.text), doc)
 
 
-def _from_offsets(nlp: Any, record: Mapping[str, Any], place: Place) -> Any:
+def _from_offsets(nlp: Any, record: Mapping[str, Any], place: Place, lost: list[str]) -> Any:
     from spacy.training import Example
 
     text, given = record.get("text"), record.get("entities", record.get("spans"))
@@ -134,17 +178,29 @@ def _from_offsets(nlp: Any, record: Mapping[str, Any], place: Place) -> Any:
     doc = nlp.make_doc(text)
     spans = []
     for one in given:
-        parts = (one.get("start"), one.get("end"), one.get("label")) if isinstance(one, dict) else tuple(one)
-        if len(parts) != 3 or not (isinstance(parts[0], int) and isinstance(parts[1], int)):
-            raise place.error("an entity must be start, end and type", one, _WAY_OUT)
-        span = doc.char_span(parts[0], parts[1], label=str(parts[2]))
-        if span is not None:  # one that cuts a word in two has no words of its own
+        start, end, label = _offsets(one, place)
+        if not 0 <= start < end <= len(text):
+            raise place.error(f"an entity must lie within its text of {len(text)} characters", one, "correct it")
+        span = doc.char_span(start, end, label=label)
+        if span is None:  # one that cuts a word in two has no words of its own
+            lost.append(f"{place}, {text[start:end]!r}")
+        else:
             spans.append(span)
     try:
         doc.set_ents(spans, default="outside")
     except ValueError:
         raise place.error("entities must not overlap", text, "keep one of them") from None
     return Example(fresh(doc), doc)
+
+
+def _offsets(one: Any, place: Place) -> tuple[int, int, str]:
+    parts = [one.get("start"), one.get("end"), one.get("label")] if isinstance(one, dict) else one
+    if not (isinstance(parts, list) and len(parts) == 3 and isinstance(parts[2], str) and parts[2]):
+        raise place.error("an entity must be start, end and type", one, _WAY_OUT)
+    start, end, label = parts
+    if any(isinstance(number, bool) or not isinstance(number, int) for number in (start, end)):
+        raise place.error("start and end of an entity must be numbers of characters", one, _WAY_OUT)
+    return start, end, label
 
 
 def _from_tags(nlp: Any, row: Any) -> Any:

@@ -29,6 +29,10 @@ class Source(Protocol):
         """Return vectors and probabilities of the words of all docs, one doc after another."""
         ...
 
+    def labeled(self, doc: Any) -> Sequence[Any] | None:
+        """Return the labeled spans of a doc where it has them for this component; None where they are `doc.ents`."""
+        ...
+
 
 class NerSource:
     """spaCy's transition-based NER; the entities are those of `doc.ents`, whoever set them."""
@@ -50,6 +54,11 @@ class NerSource:
         """Return the lattice's probabilities."""
         with self._vectors.recalled():
             return ner_belief(self.component, docs)
+
+    def labeled(self, doc: Any) -> Sequence[Any] | None:
+        """Return None: they are `doc.ents`."""
+        del doc
+        return None
 
 
 class SpancatSource:
@@ -86,6 +95,13 @@ class SpancatSource:
             spans = np.asarray(scores, dtype=np.float64)[:, : len(types)]
         vectors = np.concatenate(self.component.model.get_ref("tok2vec").predict(docs))
         return _of_spans(types, vectors, firsts, lasts, spans)
+
+    def labeled(self, doc: Any) -> Sequence[Any] | None:
+        """Return the spans of the component's group, of those that overlap the longest; None where there is none."""
+        from spacy.util import filter_spans
+
+        group = doc.spans.get(self.component.key)
+        return None if group is None else filter_spans(list(group))
 
     @staticmethod
     def _apart(group: Any) -> Entities:

@@ -30,7 +30,10 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
     """Load the UE folder `path` and return the app that serves it; raises where the folder cannot be trusted."""
     options = options or ServeOptions()
     served = load_served(Path(path), device=options.device, trust_remote_code=options.trust_remote_code)
-    pool = None if options.ask is None else list(iter_examples(options.ask, served.pipe.task, labeled=False))
+    pool = None
+    if options.ask is not None:
+        words_of = served.pipe.encoder.words_of
+        pool = list(iter_examples(options.ask, served.pipe.task, labeled=False, words_of=words_of))
     service = Service(served, options, pool)
 
     @asynccontextmanager

@@ -18,7 +18,7 @@ _MAX_SHOWN_WORDS = 20_000  # of the entities of sentences, whose number is not k
 _WANTED: dict[Task, str] = {
     "text-classification": 'a string or {"text": ...}',
     "text-pair": '{"premise": ..., "hypothesis": ...}',
-    "token-classification": 'a string, which is split at white space, or {"tokens": [...]}',
+    "token-classification": 'a string or {"text": ...}, which the model splits into words, or {"tokens": [...]}',
 }
 
 
@@ -26,14 +26,15 @@ def read_inputs(served: Served, inputs: Any, options: ServeOptions) -> list[Exam
     """Return the examples to answer; a single input is one example."""
     rows = inputs if isinstance(inputs, list) else [inputs]
     _check_number(len(rows), "inputs", options)
-    return _checked([_read(row, served.pipe.task, number) for number, row in enumerate(rows)], "inputs", options)
+    _check_sizes([_n_characters(row) for row in rows], "inputs", options)  # before a tokenizer sees them
+    return _checked([_read(row, served, number) for number, row in enumerate(rows)], "inputs", options)
 
 
 def read_labeled(served: Served, examples: Sequence[BaseModel], options: ServeOptions) -> list[Example]:
     """Return the examples to learn from; all have labels that the model knows."""
     _check_number(len(examples), "examples", options)
     pipe = served.pipe
-    read = [_read(row, pipe.task, number) for number, row in enumerate(examples)]
+    read = [_read(row, served, number) for number, row in enumerate(examples)]
     return labeled_examples(_checked(read, "examples", options), pipe.task, pipe.class_names, name="examples:")
 
 
@@ -51,12 +52,13 @@ def check_shown(served: Served, examples: Sequence[Example], top: int, *, explai
         )
 
 
-def _read(row: Any, task: Task, number: int) -> Example:
+def _read(row: Any, served: Served, number: int) -> Example:
     content: object = row
     if isinstance(row, BaseModel):
         content = row.model_dump()
+    task, words_of = served.pipe.task, served.pipe.encoder.words_of
     try:
-        return read_example(content, task, number)
+        return read_example(content, task, number, words_of=words_of)
     except InvalidInputError as error:
         if "words but" in str(error):  # the numbers of words and tags say more than the shape would
             raise
@@ -72,25 +74,36 @@ def _check_number(n_rows: int, name: str, options: ServeOptions) -> None:
 
 
 def _checked(examples: list[Example], name: str, options: ServeOptions) -> list[Example]:
-    total = 0
     for number, example in enumerate(examples):
-        if not example.parts or any(not part.strip() for part in example.parts):
+        if not any(part.strip() for part in example.parts) or "" in example.parts:
             raise InvalidInputError(f"{name}[{number}] must not be empty: write a text with at least one character")
         if any("\0" in part for part in example.parts):
             raise InvalidInputError(f"{name}[{number}] must not hold NUL characters: remove them")
-        # A word alone costs the model about as much as two characters more.
-        size = sum(len(part) + 1 for part in example.parts) - 1
+    _check_sizes([_size(example) for example in examples], name, options)
+    return examples
+
+
+def _size(example: Example) -> int:
+    # A word alone costs the model about as much as two characters more.
+    return len(example.raw.text) if example.raw else sum(len(part) + 1 for part in example.parts) - 1
+
+
+def _n_characters(row: Any) -> int:
+    text = row if isinstance(row, str) else getattr(row, "text", "")
+    return len(text)
+
+
+def _check_sizes(sizes: Sequence[int], name: str, options: ServeOptions) -> None:
+    for number, size in enumerate(sizes):
         if size > options.max_characters:
             raise ProblemError(
                 413,
                 "too_long",
                 f"{name}[{number}] may have {options.max_characters} characters, got {size}: cut it",
             )
-        total += size
-    if total > options.max_request_characters:
+    if (total := sum(sizes)) > options.max_request_characters:
         raise ProblemError(
             413,
             "too_long",
             f"one request may have {options.max_request_characters} characters, got {total}: send {name} in parts",
         )
-    return examples

@@ -304,6 +304,7 @@ class Info(BaseModel):
     promise: str | None = Field(description="What the threshold keeps, in words.")
     note: str | None = Field(description="What this method cannot show, in words.")
     samples: list[str] | list[list[str]] = Field(description="Inputs to try.")
+    splits_texts: bool = Field(description="Whether the model splits texts to tag with a tokenizer of its own.")
     domains: list[str] = Field(description="Domains beside the general one.")
     pool: PoolInfo
     read_only: bool

@@ -23,7 +23,7 @@ export function buildForm(info, ask) {
     const values = fields.map(({ area }) => area.value.trim());
     const empty = fields.find((_, place) => !values[place]);
     if (empty) return miss(empty);
-    ask(input(info.task, values));
+    ask(input(info, values));
   };
   form.onkeydown = (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.target.tagName !== "TEXTAREA") return;
@@ -38,9 +38,9 @@ function miss({ area, label }) {
   area.focus();
 }
 
-function input(task, values) {
+function input({ task, splits_texts: itself }, values) {
   if (task === "text-pair") return { premise: values[0], hypothesis: values[1] };
-  return task === "token-classification" ? { tokens: words(values[0]) } : { text: values[0] };
+  return task === "token-classification" && !itself ? { tokens: words(values[0]) } : { text: values[0] };
 }
 
 /** Part a sentence as tagged corpora do: words, and each sign of punctuation by itself. */

@@ -2,7 +2,7 @@
 
 import { get, offerToken, post } from "./api.js";
 import { showAnswer } from "./answer.js";
-import { buildForm } from "./ask.js";
+import { buildForm, words } from "./ask.js";
 import { byId } from "./dom.js";
 import { showDrift } from "./drift.js";
 import { buildLabeling } from "./label.js";
@@ -58,7 +58,9 @@ async function ask(input, isNew) {
   byId("status").textContent = "Asking the model.";
   await attempt(async () => {
     // In tagging every word has neighbors of its own, and one answer holds so many only.
-    const top = Math.min(TOP, Math.floor(MOST_NEIGHBORS / (input.tokens?.length ?? 1)));
+    const tagged = page.info.task === "token-classification";
+    const n_words = input.tokens?.length ?? (tagged ? 2 * words(input.text).length : 1); // a tokenizer may make more
+    const top = Math.min(TOP, Math.floor(MOST_NEIGHBORS / n_words));
     const found = await post("/explain", { inputs: [input], top }).catch((error) => {
       if (number === page.latest) throw error;
     });

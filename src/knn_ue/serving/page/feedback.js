@@ -15,7 +15,7 @@ export function feedback(answer, why, context) {
   context.page.told = told;
   const form = el(
     "form",
-    { on: { submit: (event) => store(event, selects, button, told, context, tagging) } },
+    { on: { submit: (event) => store(event, selects, button, told, context, tagging ? answer.words : null) } },
     el("div", { class: tagging ? "tags" : "row" }, selects.map(({ box }) => box)),
     el("div", { class: "row" }, button),
   );
@@ -36,13 +36,13 @@ function select(labels, predicted, word, place) {
   return { field, box: el("div", { class: "field" }, el("label", { for: id, dir: "auto" }, word ?? "It is"), field) };
 }
 
-async function store(event, selects, button, told, context, tagging) {
+async function store(event, selects, button, told, context, words) {
   event.preventDefault();
   const { input } = context; // the one this answer is for: another may have been asked since
   const labels = selects.map(({ field }) => field.value);
   button.disabled = true;
   await context.attempt(async () => {
-    const example = tagging ? { ...input, tags: labels } : { ...input, label: labels[0] };
+    const example = words ? { tokens: words.map(({ word }) => word), tags: labels } : { ...input, label: labels[0] };
     const { ids, n_stored } = await post("/examples", { examples: [example] });
     const undo = el("button", { type: "button", class: "quiet" }, "Undo");
     undo.onclick = () => context.attempt(() => takeBack(ids[0], told, context));

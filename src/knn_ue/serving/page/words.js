@@ -14,7 +14,7 @@ export function sentenceWithEntities(answer, why, chosen, threshold, choose) {
   for (let place = 0; place < answer.words.length; ) {
     const span = spans.get(place);
     const end = span ? span.end : place + 1;
-    const inside = answer.words.slice(place, end).map((word, offset) => wordButton(word, place + offset, why, chosen, choose));
+    const inside = answer.words.slice(place, end).map((word, offset) => (word.word.trim() ? wordButton(word, place + offset, why, chosen, choose) : " ")); // some tokenizers keep line breaks
     parts.push(span ? span.show(inside) : inside[0]);
     place = end;
   }

@@ -58,6 +58,7 @@ class Served:
             "promise": None if threshold is None else str(threshold),
             "note": neighbor_note(self),
             "samples": _samples(pipe),
+            "splits_texts": pipe.encoder.splits_texts,
             "domains": list(pipe.domains_),
         }
 
