@@ -1,10 +1,12 @@
-"""The table of README.md, from committed results: entity confidence in and out of domain, ours against others.
+"""The tables of README.md, from committed results: entity confidence in and out of domain, and the league.
 
-python benchmarks/readme_table.py          # prints it
-python benchmarks/readme_table.py --write  # puts it into README.md
+python benchmarks/readme_table.py                   # prints that of entities
+python benchmarks/readme_table.py --table league    # prints the league, from docs/results.md
+python benchmarks/readme_table.py --write           # puts each into README.md, where it has a place for it
 
 A number is the mean over sets; what follows it is the standard deviation over seeds (splits of store and validation for
-spaCy) of that mean. "Best rival" is the one method with the lowest mean out of domain, by each metric.
+spaCy) of that mean. "Best rival" is the one method with the lowest mean out of domain, by each metric. The league shows
+the first five methods, ours and the plain softmax, as `knn-ue reproduce all --page docs/results.md` wrote them.
 """
 
 import argparse
@@ -18,7 +20,9 @@ import numpy as np
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
-_MARKED = re.compile(r"(<!-- table: entities -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+RESULTS = HERE.parent / "docs" / "results.md"
+_LEAGUE = re.compile(r"^\*\*League: .*?\*\*\n\n((?:^\|.*\n)+)", re.MULTILINE)
+_FIRST = 5
 _SHOWN = {
     "beam": "spaCy's beam score",
     "beam, Platt-scaled": "the same, Platt-scaled",
@@ -27,14 +31,18 @@ _SHOWN = {
 
 
 def main() -> None:
-    """Print or write the table."""
+    """Print or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
-    content = table()
-    if parser.parse_args().write:
-        README.write_text(with_table(README.read_text(encoding="utf-8"), content), encoding="utf-8")
-    else:
-        print(content)
+    parser.add_argument("--table", choices=TABLES, default="entities")
+    chosen = parser.parse_args()
+    if not chosen.write:
+        print(TABLES[chosen.table]())
+        return
+    text = README.read_text(encoding="utf-8")
+    for name, make in TABLES.items():
+        text = with_table(text, name, make())
+    README.write_text(text, encoding="utf-8")
 
 
 def table() -> str:
@@ -56,12 +64,25 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def with_table(text: str, content: str) -> str:
-    """Return the README with the table in its place."""
-    changed, found = _MARKED.subn(lambda match: match[1] + content + match[2], text)
-    if found != 1:
-        raise SystemExit("README.md has no place for the table")
-    return changed
+def league() -> str:
+    """Return the Markdown of the first methods of the league, ours and the plain softmax."""
+    found = _LEAGUE.search(RESULTS.read_text(encoding="utf-8"))
+    if found is None:
+        raise SystemExit("docs/results.md has no league: write it with knn-ue reproduce all --page docs/results.md")
+    heading, rule, *lines = found[1].splitlines()
+    kept = [line for place, line in enumerate(lines) if place < _FIRST or _is_shown(line)]
+    return "\n".join([heading, rule, *kept])
+
+
+def _is_shown(line: str) -> bool:
+    method = line.split("|")[2].strip()
+    return method.startswith("**") or method == "softmax"  # ours are in bold
+
+
+def with_table(text: str, name: str, content: str) -> str:
+    """Return the README with the table in its place, unchanged where it has none."""
+    place = re.compile(rf"(<!-- table: {name} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+    return place.sub(lambda match: match[1] + content + match[2], text)
 
 
 def _line(model: str, words: str, cells: list[str]) -> str:
@@ -114,6 +135,8 @@ def _shown(mean: float, spread: float | None, metric: str) -> str:
     digits = 1 if metric == "ece" else 0
     return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
+
+TABLES = {"entities": table, "league": league}
 
 if __name__ == "__main__":
     main()

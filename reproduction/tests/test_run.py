@@ -10,6 +10,7 @@ from knn_ue.methods import METHODS
 from knn_ue.stores import IndexOptions
 from knn_ue_reproduce import run
 from knn_ue_reproduce.cells import CellStore
+from knn_ue_reproduce.plan import make_plan
 from knn_ue_reproduce.reproduction import largest_difference
 from knn_ue_reproduce.run import Job, in_order, read_jobs, run_jobs
 from knn_ue_reproduce.setups import folder_setups, vader_setups
@@ -154,9 +155,22 @@ def test_methods_of_the_plain_model_come_first_with_all_seeds_and_long_cells_las
         Job(setup="nli", what=MethodVariant(method="sngp"), seed=0),
         Job(setup="ner", what=MethodVariant(method="dac"), seed=0),
         Job(setup="ner", what=MethodVariant(method="dac"), seed=0),
+        Job(setup="ner", what=MethodVariant(method="knn-ue", n_neighbors=8), seed=0),
     ]
 
-    assert in_order(mixed) == [mixed[5], mixed[0], mixed[4], mixed[3], mixed[2], mixed[1]]
+    assert in_order(mixed) == [mixed[number] for number in (5, 0, 7, 2, 4, 3, 1)]
+
+
+def test_a_plan_that_is_stopped_has_a_seed_of_every_task_before_a_second_one(data):
+    tables = make_plan(folder_setups(data)).values()
+
+    planned = in_order(job for table in tables for job in table.jobs(3, 1))
+    plain = [job for job in planned if isinstance(job.what, MethodVariant) and job.what.is_post_hoc]
+
+    assert planned[: len(plain)] == plain
+    assert [job.seed for job in plain] == sorted(job.seed for job in plain)
+    for seed in range(3):
+        assert {job.setup for job in plain if job.seed == seed} == {"sentiment", "nli", "ner"}
 
 
 def test_the_time_left_is_judged_by_the_cells_there_are():

@@ -66,3 +66,46 @@ def test_a_model_whose_upper_layers_read_more_than_states_is_refused(tiny_model)
 def test_there_must_be_frozen_layers_to_reuse():
     with pytest.raises(InvalidInputError, match="reuse_frozen needs frozen layers"):
         TrainingOptions(reuse_frozen=True)
+
+
+def states_of(encoder, kept=None):
+    from knn_ue.encoding.inputs import read_examples
+    from knn_ue.training.frozen import FrozenStates
+
+    made = encoder.pieces_of(list(read_examples(ROWS[TEXT](40), TEXT)))
+    padding, accepted = encoder.forward.padding, encoder.forward.accepted_inputs
+    return FrozenStates(encoder.model, made.pieces, n_frozen=1, padding=padding, accepted=accepted, kept=kept)
+
+
+def test_states_are_kept_for_the_next_training_and_made_again_for_other_layers(tiny_model, tmp_path, monkeypatch):
+    from knn_ue.encoding.huggingface import HuggingFaceEncoder
+    from knn_ue.training.frozen import FrozenStates
+
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", TEXT), TEXT, device="cpu")
+    asked = []
+    ask = FrozenStates._run_lower
+    monkeypatch.setattr(FrozenStates, "_run_lower", lambda self, pieces: asked.append(len(pieces)) or ask(self, pieces))
+
+    first = states_of(encoder, tmp_path / "kept")
+    n_first = len(asked)
+    second = states_of(encoder, tmp_path / "kept")
+
+    assert [a.tolist() for a in first._states] == [b.tolist() for b in second._states]
+    assert len(asked) - n_first == 2  # the longest and the shortest, to see that they are the same
+    with torch.no_grad():
+        encoder.model.bert.encoder.layer[0].output.dense.bias += 1
+    other = states_of(encoder, tmp_path / "kept")
+    assert [a.tolist() for a in other._states] == [b.tolist() for b in states_of(encoder)._states]
+
+
+def test_kept_states_of_other_rows_or_a_damaged_folder_are_not_used(tiny_model, tmp_path):
+    from knn_ue.encoding.huggingface import HuggingFaceEncoder
+    from knn_ue.storage import write_folder
+
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", TEXT), TEXT, device="cpu")
+    expected = [one.tolist() for one in states_of(encoder)._states]
+    write_folder(tmp_path / "other", kind="frozen-states", options={}, arrays={"states": np.zeros((3, 4), np.float32)})
+    (tmp_path / "damaged").mkdir()
+
+    for name in ("other", "damaged"):
+        assert [one.tolist() for one in states_of(encoder, tmp_path / name)._states] == expected

@@ -24,7 +24,8 @@ class Answers:
     `confidence` in the answer and whether it is `correct`. In tagging an answer is an entity, and each gold entity that
     no answer matches is one more row, `missed`, with confidence 0. `probs` (m, classes) with `labels` (m,) and `human`
     (m,), the distance between predicted and human label distributions (NaN where nobody was asked), are there where
-    they make sense. `confidence` and `group` alone are there where the model does not know the labels.
+    they make sense. `proximity` (m,) is how near the text, or the entity's words, is to validation rows. `confidence`
+    and `group` alone are there where the model does not know the labels.
     """
 
     confidence: FloatArray
@@ -34,6 +35,7 @@ class Answers:
     probs: FloatArray | None = None
     labels: IntArray | None = None
     human: FloatArray | None = None
+    proximity: FloatArray | None = None
 
     def take(self, rows: npt.NDArray[Any]) -> "Answers":
         """Return the answers at `rows`."""

@@ -65,6 +65,10 @@ def reproduce(
     draws: Annotated[
         int, typer.Option(min=10, help="Of the bootstrap behind each verdict; below 1,100 none can hold in NER.")
     ] = 2000,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the page to cite here too, as Markdown with pictures beside it."),
+    ] = None,
     recheck: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Measure N cells again from nothing and compare.")
     ] = None,
@@ -72,11 +76,11 @@ def reproduce(
     """Reproduce the paper: every table and figure, with its numbers, ours, and whether each claim holds.
 
     Tasks are sentiment, nli, ner, intent. A run that is stopped goes on where it was; several processes may share OUT.
-    Results are OUT/results.md, .tex, .csv, .html and verdicts.csv.
+    Results are OUT/results.md with its pictures, .tex, .csv, .html, league.csv and verdicts.csv.
 
     Example: [bold]knn-ue reproduce sentiment --data data --seeds 1 --out knn-ue-reproduction[/bold]
     """
-    from knn_ue_reproduce.reproduction import Reproduction, Request, write_results
+    from knn_ue_reproduce.reproduction import Reproduction, Request, write_page, write_results
     from knn_ue_reproduce.setups import Choice
 
     modes = {"--fresh": fresh, "--report-only": report_only, "--times": times is True, "--recheck": recheck is not None}
@@ -111,10 +115,9 @@ def reproduce(
         outcome = (
             reproduction.read(what) if report_only else reproduction.run(what, fresh=fresh, timed=times is not False)
         )
-    # What is reported was measured by the same command without this word.
-    command = shlex.join(["knn-ue", *(word for word in sys.argv[1:] if word != "--report-only")])
-    results = reproduction.results(what, outcome, command, n_bootstrap=draws)
+    results = reproduction.results(what, outcome, _measured_by(sys.argv[1:]), n_bootstrap=draws)
     files = write_results(results, out)
+    files += write_page(results, page) if page is not None else []
     for filled in results.tables:
         words = [verdict.word for verdict in filled.verdicts]
         say(f"{filled.table.name}: {words.count('holds')} of {len(words)} claims hold")
@@ -123,6 +126,16 @@ def reproduce(
         typer.echo(str(file))
     if outcome.failed:
         raise typer.Exit(1)
+
+
+def _measured_by(words: list[str]) -> str:
+    """Return the command that measured what is reported: the same one without what only writes."""
+    kept, skip = ["knn-ue"], False
+    for word in words:
+        if not skip and word not in ("--report-only", "--page") and not word.startswith("--page="):
+            kept.append(word)
+        skip = word == "--page"
+    return shlex.join(kept)
 
 
 def _list(lines: list[tuple[str, str, str, str, str]]) -> None:

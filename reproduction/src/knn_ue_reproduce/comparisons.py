@@ -61,7 +61,7 @@ def compare_block(
 def measures_of(names: Sequence[str]) -> dict[str, Resampled]:
     """Return how the measures are computed, for those that a test can be made of."""
     known: dict[str, AnswerMeasure | DetectionMeasure] = {**MEASURES, **DETECTION}
-    found = [(name, known[name].function, known[name].drawn) for name in names if name in known]
+    found = [(name, known[name].function, known[name].drawn) for name in names if name in known and known[name].tested]
     return {name: Resampled(function=one, drawn=many) for name, one, many in found if one is not None}
 
 

@@ -50,8 +50,8 @@ class AnswerMeasure(_MeasureOfAnswers):
     """One number of a test set: `function` of answers gives a fraction, tables show it times `unit`.
 
     With `Draws` as a second argument the function gives one value per draw. `definition` says in words how it is
-    computed where the published one and ours differ. Without a function it is only shown: cells hold it, but no test is
-    made of it.
+    computed where the published one and ours differ. Without a function, or where it is not `tested`, it is only shown:
+    cells hold it, but no test is made of it, since a value for each draw would take hours.
     """
 
     title: str
@@ -59,6 +59,7 @@ class AnswerMeasure(_MeasureOfAnswers):
     unit: float = 100.0
     higher_is_better: bool = False
     definition: str = ""
+    tested: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,7 @@ class DetectionMeasure(_MeasureOfAnswers):
     higher_is_better: bool = True
     unit: float = 100.0
     definition: str = ""
+    tested: bool = True
 
     def function(
         self, inside: Answers, outside: Answers, inside_draws: Drawn = None, outside_draws: Drawn = None
@@ -151,6 +153,14 @@ def _human(answers: Answers, draws: Drawn = None) -> Number:
     return _mean_of(np.flatnonzero(~np.isnan(answers.human)), answers.human, draws)
 
 
+def _piece(answers: Answers, draws: Drawn = None) -> Number:
+    given, drawn = _given(answers, draws)
+    if given.proximity is None or given.correct is None or not len(given.proximity):
+        return math.nan
+    known = {"confidence": given.confidence, "correct": given.correct, "proximity": given.proximity}
+    return _value(metrics.proximity_informed_calibration_error, drawn, **known)
+
+
 MEASURES: Mapping[str, AnswerMeasure] = {
     "right": AnswerMeasure(title="right answers", function=_right, higher_is_better=True),
     "f1": AnswerMeasure(title="F1", function=_f1, higher_is_better=True),
@@ -185,15 +195,45 @@ MEASURES: Mapping[str, AnswerMeasure] = {
         function=_of_given(metrics.brier_top_label),
         definition="squared, of the predicted class",
     ),
-    "smooth_ece": AnswerMeasure(title="smooth ECE", function=_of_given(metrics.smooth_calibration_error)),
-    "augrc": AnswerMeasure(title="AUGRC", function=_of_given(metrics.augrc), unit=1000.0),
-    "brier_calibration": AnswerMeasure(title="Brier, calibration", function=_of_given(metrics.brier_calibration)),
-    "brier_refinement": AnswerMeasure(title="Brier, refinement", function=_of_given(metrics.brier_refinement)),
-    "nll_calibration": AnswerMeasure(title="NLL, calibration", function=_of_given(metrics.nll_calibration), unit=1.0),
-    "nll_refinement": AnswerMeasure(title="NLL, refinement", function=_of_given(metrics.nll_refinement), unit=1.0),
-    "risk_at_80": AnswerMeasure(title="risk at 80 % coverage", function=_of_given(metrics.risk_at_coverage)),
+    "smooth_ece": AnswerMeasure(
+        title="smooth ECE", function=_of_given(metrics.smooth_calibration_error), tested=False, definition="no bins"
+    ),
+    "piece": AnswerMeasure(
+        title="PIECE",
+        function=_piece,
+        tested=False,
+        definition="the ECE of ten groups by proximity to validation rows, weighted by their size",
+    ),
+    "augrc": AnswerMeasure(
+        title="AUGRC",
+        function=_of_given(metrics.augrc),
+        unit=1000.0,
+        definition="the chance that an answer is wrong and given, averaged over thresholds",
+    ),
+    "brier_calibration": AnswerMeasure(
+        title="Brier, calibration",
+        function=_of_given(metrics.brier_calibration),
+        tested=False,
+        definition="what the best rising map of the confidence would take off; the rest is refinement",
+    ),
+    "brier_refinement": AnswerMeasure(
+        title="Brier, refinement", function=_of_given(metrics.brier_refinement), tested=False
+    ),
+    "nll_calibration": AnswerMeasure(
+        title="NLL, calibration",
+        function=_of_given(metrics.nll_calibration),
+        unit=1.0,
+        tested=False,
+        definition="of the log-loss of the answer being right, in nats; as for the Brier score",
+    ),
+    "nll_refinement": AnswerMeasure(
+        title="NLL, refinement", function=_of_given(metrics.nll_refinement), unit=1.0, tested=False
+    ),
+    "risk_at_80": AnswerMeasure(
+        title="risk at 80 % coverage", function=_of_given(metrics.risk_at_coverage), tested=False
+    ),
     "coverage_at_5": AnswerMeasure(
-        title="coverage at 5 % risk", function=_of_given(metrics.coverage_at_risk), higher_is_better=True
+        title="coverage at 5 % risk", function=_of_given(metrics.coverage_at_risk), higher_is_better=True, tested=False
     ),
     "confidence_right": AnswerMeasure(
         title="confidence, right", function=partial(_confidence, right=True), unit=1.0, higher_is_better=True

@@ -9,6 +9,7 @@ from knn_ue.report.html_tables import box, plain, prose
 from knn_ue_reproduce.figures import figures_of
 from knn_ue_reproduce.grids import EMPTY, Grid, counted, grids_of, overview_grid, verdict_grid
 from knn_ue_reproduce.results import ABOUT, Results
+from knn_ue_reproduce.summary import RULE, Summary
 from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.verdicts import Word
 
@@ -20,9 +21,15 @@ def to_html(results: Results) -> str:
     facts = "".join(
         f"<div><dt>{plain(name)}</dt><dd>{_code(value)}</dd></div>" for name, value in results.facts.items()
     )
-    body = [f'<section class="card lead"><p>{len(results.verdicts)} claims: {counted(results.verdicts)}.</p></section>']
+    body = [*_first_page(results.summary)]
+    body.append(
+        f'<section class="card lead"><p>{len(results.verdicts)} claims: {counted(results.verdicts)}.</p></section>'
+    )
     body += [f"<p>{_code(ABOUT)}</p>", box("Claims by table", _grid(overview_grid(results.tables), linked=True))]
-    body.append(f'<details open><summary>How it was made</summary><dl class="facts">{facts}</dl></details>')
+    body.append(f'<details><summary>How it was made</summary><dl class="facts">{facts}</dl></details>')
+    if results.summary.missing:
+        lacking = "".join(f"<li>{plain(text)}</li>" for text in results.summary.missing)
+        body.append(f"<details><summary>Cells that are not measured yet</summary><ul>{lacking}</ul></details>")
     for filled in results.tables:
         body += _section(filled)
     if results.failed:
@@ -37,6 +44,23 @@ def to_html(results: Results) -> str:
     )
 
 
+def _first_page(summary: Summary) -> Iterator[str]:
+    if summary.sentences:
+        yield f"<ol>{''.join(f'<li>{_code(text)}</li>' for text in summary.sentences)}</ol>"
+    for grid in summary.grids:
+        yield box(grid.title, _grid(grid))
+    if summary.grids:
+        yield f'<p class="soft">{prose(RULE)}</p>'
+    yield from (f'<p class="soft">Not in the league: {prose(text)}.</p>' for text in summary.unranked)
+    if summary.details:
+        yield "<details><summary>The league by measure, and ours against each method</summary>"
+        yield from (box(grid.title, _grid(grid)) for grid in summary.details)
+        yield "</details>"
+    for picture in summary.pictures:
+        yield f'<figure class="card broad"><div class="paper">{picture.svg}</div>'
+        yield f"<figcaption>{plain(picture.caption)}</figcaption></figure>"
+
+
 def _section(filled: FilledTable) -> Iterator[str]:
     table = filled.table
     yield f'<section id="{table.name}"><h2>{plain(table.name)}: {plain(table.title)}</h2>'
@@ -46,10 +70,13 @@ def _section(filled: FilledTable) -> Iterator[str]:
         yield f"<figcaption>{plain(caption)}</figcaption></figure>"
     if filled.verdicts:
         yield f"<p>{prose(' '.join([f'Claims: {counted(filled.verdicts)}.', *filled.differs]))}</p>"
+    yield "<details><summary>Numbers and verdicts</summary>"
+    if filled.verdicts:
         yield box(f"Verdicts of {table.name}", _grid(verdict_grid(filled.verdicts)))
     for grid in grids_of(filled):
         yield box(f"{table.name}: {grid.title}", _grid(grid))
     yield from (f'<p class="soft">{prose(note)}</p>' for note in filled.remaining_notes)
+    yield "</details>"
     yield "</section>"
 
 

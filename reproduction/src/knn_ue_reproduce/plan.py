@@ -18,6 +18,9 @@ Kind = Literal["scores", "time", "toy"]
 SWEPT_NEIGHBORS = (8, 16, 32, 64, 128)
 _CALIBRATION = ("ece", "mce", "class_auroc", "e_aurc_published")
 _ENTITIES = ("f1", "ece", "mce", "e_aurc_published")
+# What the field asks for since: calibration without bins and near and far, ranking, proper scores in two parts, risk.
+_NEWER = ("smooth_ece", "piece", "augrc", "brier", "brier_calibration", "brier_refinement")
+_NEWER += ("nll_calibration", "nll_refinement", "risk_at_80", "coverage_at_5")
 _WEIGHTS = ("weight_right", "weight_wrong", "confidence_right", "confidence_wrong")
 _DETECTION = ("fpr95", "detection_auroc", "aupr_in_published", "aupr_out_published")
 # Features of the small encoder have 384 columns, those of the paper's 768: both allow every index of the paper.
@@ -105,6 +108,7 @@ def make_plan(setups: Iterable[Setup]) -> dict[str, PaperTable]:
         ),
         _scores("intent", "Intents, 150 classes (not in the paper)", by_name, ("ece", "mce", "auroc", "e_aurc")),
         _human(by_name),
+        _newer(by_name),
     ]
     return {table.name: table for table in tables}
 
@@ -176,6 +180,11 @@ def _human(setups: Mapping[str, Setup]) -> PaperTable:
         for one in _labelled(setups, name)
     ]
     return _table("human", "Distance to human label distributions (not in the paper)", (), blocks, setups)
+
+
+def _newer(setups: Mapping[str, Setup]) -> PaperTable:
+    blocks = [_block(setup, one, _NEWER) for setup in setups.values() for one in setup.labelled]
+    return _table("newer", "Measures that came after the paper", (), blocks, setups)
 
 
 def _time(name: str, title: str, setups: Mapping[str, Setup], *, place: int) -> PaperTable:

@@ -14,14 +14,16 @@ from knn_ue.arrays import check_choice, check_positive
 from knn_ue.errors import InvalidInputError
 from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue_reproduce.cells import CellName, CellStore
+from knn_ue_reproduce.markdown import picture_file, to_markdown
 from knn_ue_reproduce.page import to_html
 from knn_ue_reproduce.plan import PaperTable, make_plan
-from knn_ue_reproduce.results import Results, to_csv, to_latex, to_markdown, verdicts_to_csv
+from knn_ue_reproduce.results import Results, league_to_csv, to_csv, to_latex, verdicts_to_csv
 from knn_ue_reproduce.roles import resolve_roles
 from knn_ue_reproduce.run import Job, Outcome, duration, in_order, read_jobs, run_jobs, time_left
 from knn_ue_reproduce.scales import SCALES, Scale, ScaleName
 from knn_ue_reproduce.setups import Choice, Setup, folder_setups, paper_setups, vader_setups
 from knn_ue_reproduce.statistics import N_BOOTSTRAP
+from knn_ue_reproduce.summary import summarize
 from knn_ue_reproduce.tables import Filler
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.timing import Timing
@@ -154,7 +156,9 @@ class Reproduction:
             tables.append(filler.fill(table))
         failed = {str(job): reason for job, reason in outcome.failed.items()}
         facts = self.facts(outcome, command) | {"bootstrap": f"{n_bootstrap:,} draws"}
-        return Results(tables=tables, facts=facts, failed=failed)
+        asked = self.jobs(self.tables(names))
+        summary = summarize(self.setups, self.scale, outcome, tables, filler.unlearned, asked)
+        return Results(tables=tables, facts=facts, failed=failed, summary=summary)
 
     def facts(self, outcome: Outcome, command: str) -> dict[str, str]:
         """Return how the numbers came about."""
@@ -231,21 +235,32 @@ class Reproduction:
 
 
 def write_results(results: Results, out: Path) -> list[Path]:
-    """Write results.md, .tex, .csv, verdicts.csv and results.html; return the files.
+    """Write results.md with its pictures, .tex, .csv, league.csv, verdicts.csv and results.html; return the files.
 
-    The page comes last: its figures need a library that may be missing, and the others should be there all the same.
+    The HTML comes last: its figures need a library that may be missing, and the others should be there all the same.
     """
     out.mkdir(parents=True, exist_ok=True)
     makers: dict[str, Callable[[Results], str]] = {
-        "results.md": to_markdown,
         "results.tex": to_latex,
         "results.csv": to_csv,
+        "league.csv": league_to_csv,
         "verdicts.csv": verdicts_to_csv,
         "results.html": to_html,
     }
+    files = write_page(results, out / "results.md")
     for name, make in makers.items():
         (out / name).write_text(make(results), encoding="utf-8")
-    return [out / name for name in makers]
+    return [*files, *(out / name for name in makers)]
+
+
+def write_page(results: Results, path: Path) -> list[Path]:
+    """Write the page to cite as Markdown, with its pictures beside it; return the files."""
+    files = {path: to_markdown(results, path.stem)}
+    for picture in results.summary.pictures:
+        files[path.with_name(picture_file(path.stem, picture.setup))] = picture.file
+    for file, text in files.items():
+        file.write_text(text, encoding="utf-8")
+    return list(files)
 
 
 def largest_difference(first: object, second: object) -> float:

@@ -1,23 +1,28 @@
-"""All tables of a run with how they came about, and the four ways to write them down."""
+"""All tables of a run with how they came about, as LaTeX and as comma-separated values."""
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from knn_ue_reproduce.grids import Grid, counted, grids_of, overview_grid, verdict_grid
+from knn_ue_reproduce.grids import Grid, grids_of, verdict_grid
 from knn_ue_reproduce.measures import OURS
+from knn_ue_reproduce.summary import Summary
 from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.verdicts import ClaimVerdict
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Filled tables, and facts about the run: command, scale, seeds, time, versions; `failed` cells with the reason."""
+    """Filled tables, and facts about the run: command, scale, seeds, time, versions; `failed` cells with the reason.
+
+    The `summary` is what the page begins with.
+    """
 
     tables: Sequence[FilledTable]
     facts: Mapping[str, str]
     failed: Mapping[str, str]
+    summary: Summary = field(default_factory=Summary)
 
     @property
     def verdicts(self) -> list[ClaimVerdict]:
@@ -39,29 +44,11 @@ ABOUT = (
 )
 
 
-def to_markdown(results: Results) -> str:
-    """Return the page as Markdown."""
-    lines = ["# Results: the paper's tables, measured", ""]
-    lines += [f"* {name}: {value}" for name, value in results.facts.items()]
-    lines += ["", ABOUT, "", f"**{len(results.verdicts)} claims: {counted(results.verdicts)}.**", ""]
-    lines += _markdown_overview(results)
-    for filled in results.tables:
-        lines += ["", f"## {filled.table.name}: {filled.table.title}", ""]
-        lines += [line for gap in filled.gaps for line in (gap, "")]
-        for grid in grids_of(filled):
-            lines += [f"**{grid.title}**", "", *_markdown_grid(grid), ""]
-        if filled.verdicts:
-            claims = " ".join([f"Claims: {counted(filled.verdicts)}.", *filled.differs])
-            lines += [claims, "", *_markdown_grid(verdict_grid(filled.verdicts)), ""]
-        lines += [f"* {note}" for note in filled.remaining_notes]
-    if results.failed:
-        lines += ["", "## Cells that failed", "", *(f"* {name}: {reason}" for name, reason in results.failed.items())]
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def to_latex(results: Results) -> str:
     """Return every grid as a LaTeX table, ready to be included; needs booktabs."""
     parts = [f"% {name}: {value}" for name, value in results.facts.items()]
+    for number, grid in enumerate((*results.summary.grids, *results.summary.details)):
+        parts.append(_latex_grid(grid, grid.title, f"tab:league-{number}"))
     for filled in results.tables:
         for number, grid in enumerate(grids_of(filled)):
             caption = f"{filled.table.title}: {grid.title}"
@@ -119,29 +106,6 @@ def verdicts_to_csv(results: Results) -> str:
     return file.getvalue()
 
 
-def _markdown_overview(results: Results) -> Iterator[str]:
-    grid = overview_grid(results.tables)
-    linked = [
-        (f"[{name}](#{_anchor(filled)})", *rest)
-        for filled, (name, *rest) in zip(results.tables, grid.lines, strict=True)
-    ]
-    yield from _markdown_grid(replace(grid, lines=tuple(linked)))
-
-
-def _anchor(filled: FilledTable) -> str:
-    """Return the address that a heading has on the usual hosts: lower case, dashes for spaces, no punctuation."""
-    heading = f"{filled.table.name}: {filled.table.title}".lower()
-    return "".join(sign for sign in heading if sign.isalnum() or sign in " -").replace(" ", "-")
-
-
-def _markdown_grid(grid: Grid) -> Iterator[str]:
-    yield "| " + " | ".join(grid.heading) + " |"
-    yield "|" + "|".join("---" if place in grid.text_columns else "--:" for place in range(len(grid.heading))) + "|"
-    for number, line in enumerate(grid.lines):
-        fields = [f"**{text}**" if (number, place) in grid.strong else text for place, text in enumerate(line)]
-        yield "| " + " | ".join(field.replace("|", "\\|") for field in fields) + " |"
-
-
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -162,6 +126,16 @@ _LATEX = {
     "<": r"$<$",
     ">": r"$>$",
 }
+
+
+def league_to_csv(results: Results) -> str:
+    """Return every line of the leagues as it is shown, with the title of its league first."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    for grid in (*results.summary.grids, *results.summary.details):
+        writer.writerow(("league", *grid.heading))
+        writer.writerows((grid.title, *line) for line in grid.lines)
+    return file.getvalue()
 
 
 def _latex_text(text: str) -> str:

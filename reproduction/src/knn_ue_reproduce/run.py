@@ -46,8 +46,9 @@ class Outcome:
 def in_order(jobs: Iterable[Job]) -> list[Job]:
     """Return the jobs in the order to run them: methods of the plain model first, one seed after the other.
 
-    One training serves all of those. Then, again seed by seed, come those that train their own, label smoothing which
-    trains several, mc-dropout, other ways to search, and times.
+    One training serves all of those, and all tasks have their first seed before one has its second: a run can be
+    stopped at any time and what it has is of use. Then, again seed by seed, come other ways to search and mc-dropout,
+    which need no training either, those that train their own, label smoothing which trains several, and times.
     """
     return sorted(
         dict.fromkeys(jobs),
@@ -216,7 +217,7 @@ class _Clock:
         return guess(self._scale, job)
 
 
-_SORTS = ("plain", "trained", "label-smoothing", PASSES, "searched", "timing")
+_SORTS = ("plain", "searched", PASSES, "trained", "label-smoothing", "timing")
 
 
 def _sort_of(job: Job) -> str:

@@ -15,6 +15,7 @@ from knn_ue.types import Outputs
 from knn_ue_reproduce.answers import Answers, answers_of
 from knn_ue_reproduce.cells import REVISION, CellName, Content
 from knn_ue_reproduce.measures import detection_of, scores_of
+from knn_ue_reproduce.proximity import row_proximity, with_proximity
 from knn_ue_reproduce.shared_search import SharedSearch
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import EXACT, PASSES, MethodVariant
@@ -47,6 +48,7 @@ def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content
             weight = calibrator.weight(outputs, found=found)
             prediction = calibrator.predict(outputs, found=found)
             answers = answers_of(outputs, prediction, rows, entity_scores_of(calibrator, outputs))
+            answers = with_proximity(answers, outputs, prediction, rows, row_proximity(runner, variant, seed, part))
             measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
             measured |= scores_of(answers)
             if calibrator.explains and weight is not None:

@@ -85,7 +85,8 @@ class TimeBlock:
 class FilledTable:
     """A table with its numbers, its verdicts, how encoder and data differ from the paper's, and what else to know.
 
-    `measured` says that there are cells of it, even if they have none of its numbers.
+    `measured` says that there are cells of it, even if they have none of its numbers. `compared` are its paired tests
+    by setup and test set.
     """
 
     table: PaperTable
@@ -95,6 +96,7 @@ class FilledTable:
     differs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     measured: bool = True
+    compared: Mapping[tuple[str, str], PairedTests] = field(default_factory=dict)
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -122,7 +124,8 @@ class Filler:
     _means: dict[tuple[str, str, str, str], float] = field(default_factory=dict)
 
     @cached_property
-    def _unlearned(self) -> dict[str, dict[MethodVariant, str]]:
+    def unlearned(self) -> dict[str, dict[MethodVariant, str]]:
+        """By setup: the methods whose models did not learn, each with what to say of it."""
         setups = dict.fromkeys(job.setup for job in self.outcome.found)
         return {setup: unlearned(self.runners[setup], self.outcome) for setup in setups}
 
@@ -149,7 +152,7 @@ class Filler:
             # A set without its first measure (human votes, say) has nothing to tell in this table.
             if any(row[block.measures[0]].mean is not None for row in filled.rows.values()):
                 blocks.append(filled)
-        verdicts = judge(claims_of(table), compared, self._means, self._unlearned) + self._coverage_verdicts(table)
+        verdicts = judge(claims_of(table), compared, self._means, self.unlearned) + self._coverage_verdicts(table)
         cells = {
             (setup, timing.part): self.outcome.found[job]
             for setup, timing in table.timings
@@ -165,6 +168,7 @@ class Filler:
             differs=tuple(f"Not the paper's ({setup}): {text}." for setup, text in differs.items() if text),
             notes=self._notes(table),
             measured=bool(compared or cells),
+            compared=compared,
         )
 
     def _block(self, table: PaperTable, block: Block, compared: PairedTests) -> FilledBlock:
@@ -197,7 +201,7 @@ class Filler:
         found: dict[str, str] = {}
         for variant, n in n_seeds.items():
             remarks = [f"first {cap} texts"] if variant.method == PASSES and cap and cap < n_rows else []
-            remarks += [why] if (why := self._unlearned[block.setup].get(variant)) else []
+            remarks += [why] if (why := self.unlearned[block.setup].get(variant)) else []
             remarks += [f"{n} of {max(n_seeds.values())} seeds"] if 0 < n < max(n_seeds.values()) else []
             if n and remarks:
                 found[row_name(table, variant)] = ", ".join(remarks)
@@ -232,7 +236,7 @@ class Filler:
         for variant in variants:
             contents = self._contents(block, variant)
             values = [x for x in (stored_number(one, block.part, name) for one in contents) if x is not None]
-            if values and variant not in self._unlearned[block.setup]:
+            if values and variant not in self.unlearned[block.setup]:
                 means[variant] = sign * sum(values) / len(values)
         candidates = [variant for variant in means if variant.method != PASSES]
         if len(candidates) < 2:

@@ -191,6 +191,7 @@ class TaskRunner:
                         method=training,
                         overwrite=True,
                         device=self.device,
+                        frozen_states=self._frozen_states(),
                     )
             record = read_record(self._model_folder(name)) or {}
             result = record["result"]
@@ -210,6 +211,12 @@ class TaskRunner:
                 "versions": record["versions"],
             }
             return self.store.write(name, content)
+
+    def _frozen_states(self) -> Path:
+        """Return where the states of the frozen layers are kept: seeds and most methods begin with the same."""
+        options = self.training_options(0)
+        key = key_of(self.encoder_key, key_of_rows(self.data.train), options.max_length, options.freeze_lower)
+        return self.store.work / "frozen" / f"{self.setup.name}-{key}"
 
     def _trained(self, name: CellName) -> bool:
         return read_record(self._model_folder(name)) is not None

@@ -41,7 +41,8 @@ class ClaimVerdict:
     with its 95 % bounds, `p` the bootstrap's p-value after Holm's correction, `t_test` that of the t-test over seeds.
     `by_our_definition` is the verdict where our definition of the measure is another than the published one. `differs`
     says how encoder and data of the `setup` differ from the paper's. With `one_seed` the interval is that of texts
-    alone. `effect` is our gain as a share of the paper's, NaN where the paper prints no two numbers.
+    alone. `effect` is our gain as a share of the paper's, and `precision` half the width of its interval, in the same
+    unit; both are NaN where the paper prints no two numbers.
     """
 
     table: str
@@ -60,6 +61,7 @@ class ClaimVerdict:
     differs: str = ""
     one_seed: bool = False
     effect: float = math.nan
+    precision: float = math.nan
 
 
 def judge(
@@ -187,7 +189,7 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
     ours = " / ".join("–" if x is None or math.isnan(x) else f"{measure.unit * x:.2f}" for x in both)
     paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
     word: Word
-    effect = math.nan
+    effect = precision = math.nan
     if found is None or math.isnan(found.low):
         word, interval, t_test = "cannot be tested here", "–", math.nan
         reason = "the cells, or the answers behind them, are not here"
@@ -197,7 +199,7 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
         word, reason = _decide(claim, (gain, low, high), p, against)
-        effect = gain / _paper_effect(claim)
+        effect, precision = gain / _paper_effect(claim), (high - low) / 2 / _paper_effect(claim)
         limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
         limits += ["one seed only"] if found.n_seeds == 1 else []
         reason = "; ".join(part for part in (reason, *limits) if part)
@@ -220,6 +222,7 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
         setup=claim.block.setup,
         one_seed=found is not None and found.n_seeds == 1,
         effect=effect,
+        precision=precision,
     )
 
 

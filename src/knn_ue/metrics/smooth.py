@@ -1,6 +1,9 @@
 """Smooth calibration error: a calibration error without bins. Blasiok and Nakkiran (2023)."""
 
+from functools import lru_cache
+
 import numpy as np
+import numpy.typing as npt
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.metrics.inputs import top_label
@@ -37,38 +40,50 @@ def smooth_calibration_error(
 
 
 def _error(confidence: FloatArray, residual: FloatArray, weights: FloatArray) -> float:
+    values = np.stack([residual * weights, weights])
+    spectra: dict[int, npt.NDArray[np.complex128]] = {}  # most widths share one grid
     smaller, larger = 0.0, 1.0
-    if _smoothed(confidence, residual, weights, larger) > larger:
-        return _smoothed(confidence, residual, weights, larger)
     for _ in range(_STEPS):
         middle = (smaller + larger) / 2
-        if middle < _LEAST or middle < _smoothed(confidence, residual, weights, middle):
+        if middle < _LEAST or middle < _smoothed(confidence, values, middle, spectra):
             smaller = middle
         else:
             larger = middle
-    return _smoothed(confidence, residual, weights, larger)
+    return _smoothed(confidence, values, larger, spectra)
 
 
-def _smoothed(confidence: FloatArray, residual: FloatArray, weights: FloatArray, width: float) -> float:
-    """Return the integral over [0, 1] of the absolute value of the smoothed residuals, per unit of weight."""
+def _smoothed(
+    confidence: FloatArray, values: FloatArray, width: float, spectra: dict[int, npt.NDArray[np.complex128]]
+) -> float:
+    """Return the integral over [0, 1] of the absolute value of the smoothed residuals, per unit of weight.
+
+    `values` (2, n) are weighted residuals and weights; `spectra` keeps their transform for each size of the grid.
+    """
     n_grid = max(2000, round(20 / width)) // 2 + 1
-    grid = _on_grid(confidence, np.stack([residual * weights, weights]), n_grid)
+    if n_grid not in spectra:
+        grid = _on_grid(confidence, values, n_grid)
+        reflected = np.concatenate([grid[:, :0:-1], grid, grid[:, -2::-1]], axis=1)
+        spectra[n_grid] = np.fft.rfft(reflected, _length(n_grid))
+    start = n_grid - 1 + n_grid // 2  # where the kernel lies within the rows, and its middle on the first point
+    convolved = np.fft.irfft(spectra[n_grid] * _kernel(n_grid, width), _length(n_grid))[:, start : start + n_grid]
     at = np.linspace(0.0, 1.0, max(round(10 / width), _POINTS))
     places = np.linspace(0.0, 1.0, n_grid)
-    sums, mass = (np.interp(at, places, row) for row in _convolved(grid, width))
+    sums, mass = (np.interp(at, places, row) for row in convolved)
     return float(np.abs(sums).sum() / mass.sum())
 
 
-def _convolved(grid: FloatArray, width: float) -> FloatArray:
-    """Return rows (rows, n) convolved with a Gaussian over a unit of length, reflected at both ends."""
-    n_grid = grid.shape[1]
+@lru_cache(maxsize=64)  # halving meets the same widths again and again
+def _kernel(n_grid: int, width: float) -> npt.NDArray[np.complex128]:
+    """Return the transform of a Gaussian over a unit of length, for rows reflected at both ends."""
     kernel = np.exp(-0.5 * (np.linspace(-0.5, 0.5, n_grid) / width) ** 2)
-    reflected = np.concatenate([grid[:, :0:-1], grid, grid[:, -2::-1]], axis=1)
-    length = 1 << (reflected.shape[1] + n_grid - 1).bit_length()
-    spectrum = np.fft.rfft(reflected, length) * np.fft.rfft(kernel, length)
-    start = n_grid - 1 + n_grid // 2  # where the kernel lies within the rows, and its middle on the first point
-    convolved: FloatArray = np.fft.irfft(spectrum, length)[:, start : start + n_grid]
-    return convolved
+    spectrum = np.fft.rfft(kernel, _length(n_grid))
+    spectrum.flags.writeable = False
+    return spectrum
+
+
+def _length(n_grid: int) -> int:
+    """Return a length for transforms that holds the reflected rows and the kernel: a power of two."""
+    return 1 << (4 * n_grid - 3).bit_length()
 
 
 def _on_grid(confidence: FloatArray, values: FloatArray, n_grid: int) -> FloatArray:

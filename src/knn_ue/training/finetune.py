@@ -40,11 +40,14 @@ def finetune(
     overwrite: bool = False,
     on_progress: ProgressReport | None = None,
     trust_remote_code: bool = False,
+    frozen_states: Path | None = None,
 ) -> TrainingResult:
     """Fine-tune the model `encoder` (a folder or hub name) on labeled `rows` and save it in the folder `out`.
 
     The validation score, accuracy or the F1 of entities, decides when to stop and which weights are kept.
     `on_progress` is called after every step and every epoch. Same seed, data and machine: same weights on a CPU.
+    With `reuse_frozen`, the folder `frozen_states` keeps what the frozen layers say of the rows for the next training
+    of the same encoder on the same rows, with another seed or method.
     If anything fails, or Ctrl-C strikes, `out` is as it was.
     """
     for module in ("torch", "transformers", "accelerate"):
@@ -76,7 +79,14 @@ def finetune(
                 reader = HuggingFaceEncoder(model.to(place), tokenizer, task, options=encoding)
                 told = _tell_candidate(report, number, len(candidates))
                 result = train_model(
-                    reader, examples, validation, options=options, method=candidate, folder=draft, report=told
+                    reader,
+                    examples,
+                    validation,
+                    options=options,
+                    method=candidate,
+                    folder=draft,
+                    report=told,
+                    frozen_states=frozen_states,
                 )
             tried.append({**asdict(candidate), result.metric: result.best})
             if best is None or result.best > best.result.best:  # the earlier one of equals stays

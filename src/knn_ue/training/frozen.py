@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy.typing as npt
 
 from knn_ue.arrays import IntArray
 from knn_ue.encoding.forward import Piece, pad_pieces
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.storage import read_folder, write_folder
 
+_KIND = "frozen-states"
 _BATCH = 32
 _CLOSE = 1e-3  # float32 sums in another order; a wrong cut is off by more than 0.1
 
@@ -57,10 +60,21 @@ class FrozenStates:
     """The states (length, width) that the `n_frozen` lowest layers give each piece, without dropout.
 
     Within `feeding` the model begins with these states instead of its embeddings and lower layers. A model whose
-    layers read more than the states of the layer below gives other answers then: it is refused.
+    layers read more than the states of the layer below gives other answers then: it is refused. States are kept in the
+    folder `kept`, if it is given, for the next training that begins with the same layers and pieces; where what it
+    holds is not what the layers say of some of them, they are asked again.
     """
 
-    def __init__(self, model: Any, pieces: Sequence[Piece], *, n_frozen: int, padding: Any, accepted: Any) -> None:
+    def __init__(
+        self,
+        model: Any,
+        pieces: Sequence[Piece],
+        *,
+        n_frozen: int,
+        padding: Any,
+        accepted: Any,
+        kept: Path | None = None,
+    ) -> None:
         self._model, self._padding, self._accepted = model, padding, accepted
         self._stack = layer_stack(model)
         self._lower, self._upper = self._stack.layers[:n_frozen], self._stack.layers[n_frozen:]
@@ -69,14 +83,17 @@ class FrozenStates:
                 f"{n_frozen} frozen layers of {len(self._stack.layers)} leave nothing to keep between epochs: "
                 "train with reuse_frozen=False"
             )
-        self._states: list[npt.NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(pieces)
         order = sorted(range(len(pieces)), key=lambda number: -len(pieces[number]))
+        self._batches = [order[start : start + _BATCH] for start in range(0, len(order), _BATCH)]
         model.eval()
-        for start in range(0, len(order), _BATCH):
-            numbers = order[start : start + _BATCH]
-            for number, states in zip(numbers, self._run_lower([pieces[i] for i in numbers]), strict=True):
-                self._states[number] = states[: len(pieces[number])].copy()
-        self._check([pieces[i] for i in order[-_BATCH:]], order[-_BATCH:])
+        known = _read(kept)
+        self._states = [] if known is None else self._matching(pieces, known)
+        if not self._states:
+            made = dict(pair for numbers in self._batches for pair in self._asked(pieces, numbers).items())
+            self._states = [made[number] for number in range(len(pieces))]
+        if kept is not None and known is None:  # those of other layers stay: most trainings begin with them
+            write_folder(kept, kind=_KIND, options={}, arrays={"states": np.concatenate(self._states)})
+        self._check([pieces[i] for i in self._batches[-1]], self._batches[-1])
 
     @contextmanager
     def feeding(self, numbers: IntArray) -> Iterator[None]:
@@ -89,6 +106,22 @@ class FrozenStates:
                 yield
         finally:
             base.embeddings = before
+
+    def _asked(self, pieces: Sequence[Piece], numbers: Sequence[int]) -> dict[int, npt.NDArray[np.float32]]:
+        """Return what the layers say of the pieces with these numbers."""
+        states = self._run_lower([pieces[i] for i in numbers])
+        return {i: found[: len(pieces[i])].copy() for i, found in zip(numbers, states, strict=True)}
+
+    def _matching(self, pieces: Sequence[Piece], known: npt.NDArray[np.float32]) -> list[npt.NDArray[np.float32]]:
+        """Return what was kept, piece by piece; nothing where it is not what these layers say of these pieces."""
+        ends = np.cumsum([len(piece) for piece in pieces])
+        if len(known) != ends[-1]:
+            return []
+        states = np.split(known, ends[:-1])
+        for numbers in (self._batches[0], self._batches[-1]):
+            if any(not np.array_equal(states[i], said) for i, said in self._asked(pieces, numbers).items()):
+                return []
+        return states
 
     def _padded(self, numbers: IntArray) -> npt.NDArray[np.float32]:
         chosen = [self._states[number] for number in numbers]
@@ -127,6 +160,14 @@ class FrozenStates:
                 f"the upper layers of {type(self._model).__name__} read more than the layer below them: "
                 "train with reuse_frozen=False"
             )
+
+
+def _read(kept: Path | None) -> npt.NDArray[np.float32] | None:
+    """Return the states in a folder, None where there are none."""
+    try:
+        return None if kept is None else read_folder(kept, kind=_KIND).arrays.get("states")
+    except StorageError:
+        return None
 
 
 def _given(states: npt.NDArray[np.float32], device: Any) -> Any:

@@ -40,10 +40,11 @@ def train_model(
     method: TrainingMethod,
     folder: Path,
     report: ProgressReport,
+    frozen_states: Path | None = None,
 ) -> TrainingResult:
     """Train the encoder's model on the examples, validate it after each epoch, and leave it with its best weights.
 
-    `folder` is where the Trainer may write; it does not.
+    `folder` is where the Trainer may write; it does not. `frozen_states` is as in `finetune`.
     """
     began = time.monotonic()
     entities = TASKS[encoder.task].is_tagging and is_tag_set(encoder.class_names)
@@ -51,7 +52,7 @@ def train_model(
     made = encoder.pieces_of(examples)
     labels = class_numbers(examples, encoder.class_names)
     items = [{"piece": piece, "labels": labels[piece.rows], "number": i} for i, piece in enumerate(made.pieces)]
-    frozen = _frozen_states(encoder, made.pieces, options)
+    frozen = _frozen_states(encoder, made.pieces, options, frozen_states)
     batches = LengthBatches([len(piece) for piece in made.pieces], batch_size=options.batch_size, seed=options.seed)
     best = BestWeights(encoder.model, metric="f1" if entities else "accuracy", patience=options.patience)
 
@@ -90,7 +91,7 @@ def freeze_lower_layers(model: Any, share: float) -> None:
 
 
 def _frozen_states(
-    encoder: HuggingFaceEncoder, pieces: Sequence[Piece], options: TrainingOptions
+    encoder: HuggingFaceEncoder, pieces: Sequence[Piece], options: TrainingOptions, kept: Path | None
 ) -> FrozenStates | None:
     """Return what the frozen layers say of the pieces, None where each epoch asks them again."""
     if not options.reuse_frozen:
@@ -101,6 +102,7 @@ def _frozen_states(
         n_frozen=n_frozen_layers(encoder.model, options.freeze_lower),
         padding=encoder.forward.padding,
         accepted=encoder.forward.accepted_inputs,
+        kept=kept,
     )
 
 

@@ -1,0 +1,218 @@
+"""The league: in how many comparisons each method does well, over test sets and measures, with every method in it.
+
+A column is one measure of one test set. In a column, the rank of a method is the share of the other methods whose mean
+over seeds is better; methods that are equal in the digits of the tables count half. So 0 is the best of all everywhere,
+1 the worst, and columns with few methods count as much as others. The interval draws test sets, with all their
+measures, and seeds, the same ones for all methods; of n it draws n - 1, as `statistics` says why, and lies around the
+measured rank. A method wins against another one in a column where the paired test of the tables says that it is better
+(p below 0.05 and an interval without zero, not corrected for how many there are, and seen in the digits), loses where
+it is worse, ties elsewhere.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from knn_ue.arrays import FloatArray, IntArray
+from knn_ue_reproduce.comparisons import pair_of
+from knn_ue_reproduce.measures import VISIBLE
+from knn_ue_reproduce.statistics import LEVEL, PairedTest
+from knn_ue_reproduce.verdicts import ALPHA
+
+_DRAWS = 1000
+_BLOCK = 50  # draws at a time: (draws, columns, methods, methods) stays small
+_DIGITS = 2  # of the tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One measure of one test set: `values` by method and seed, as tables show them.
+
+    `tests` compare two methods by the measure, as fractions of `unit`; those that were not tested are not there.
+    """
+
+    setup: str
+    part: str
+    measure: str
+    values: Mapping[str, Mapping[int, float]]
+    higher_is_better: bool = False
+    unit: float = 1.0
+    tests: Mapping[tuple[str, str], PairedTest] = field(default_factory=dict)
+
+    def mean(self, method: str) -> float:
+        """Return the mean over seeds, NaN where the method was not measured."""
+        found = self.values.get(method)
+        return sum(found.values()) / len(found) if found else math.nan
+
+    def is_better(self, first: str, second: str) -> bool:
+        """Say whether the mean of the first is better, in the digits of the tables."""
+        sign = 1 if self.higher_is_better else -1
+        return sign * round(self.mean(first), _DIGITS) > sign * round(self.mean(second), _DIGITS)
+
+    def best(self, methods: Iterable[str]) -> str:
+        """Return the method with the best mean, the earlier one of equals."""
+        sign = 1 if self.higher_is_better else -1
+        return max(methods, key=lambda method: sign * self.mean(method))
+
+
+@dataclass(frozen=True)
+class Record:
+    """Wins, ties and losses; comparisons that were not tested are in none of them."""
+
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many comparisons were tested."""
+        return self.wins + self.ties + self.losses
+
+    def __add__(self, other: "Record") -> "Record":
+        return Record(self.wins + other.wins, self.ties + other.ties, self.losses + other.losses)
+
+    def __str__(self) -> str:
+        return f"{self.wins} / {self.ties} / {self.losses}" if self.total else "–"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One method: its mean rank with both bounds, how many columns it is of, its comparisons, its fewest seeds."""
+
+    method: str
+    rank: float
+    low: float
+    high: float
+    n_columns: int
+    record: Record
+    n_seeds: int
+
+
+def league_of(columns: Sequence[Column]) -> list[Standing]:
+    """Return the standings of all methods that were measured in a column with another one, the best first."""
+    columns = [column for column in columns if len(column.values) > 1]
+    methods = list(dict.fromkeys(method for column in columns for method in column.values))
+    if not methods:
+        return []
+    values = _values(columns, methods)
+    by_column = ranks(_means(values, np.ones((len(columns), values.shape[2]))))
+    measured = _mean_rank(by_column, np.ones(len(columns)))
+    low, high = _bounds(columns, values, measured)
+    standings = [
+        Standing(
+            method=method,
+            rank=float(measured[place]),
+            low=float(low[place]),
+            high=float(high[place]),
+            n_columns=int((~np.isnan(by_column[:, place])).sum()),
+            record=record_of(columns, method),
+            n_seeds=min(len(column.values[method]) for column in columns if method in column.values),
+        )
+        for place, method in enumerate(methods)
+    ]
+    return sorted(standings, key=lambda one: one.rank)
+
+
+def placed(standings: Sequence[Standing]) -> list[Standing]:
+    """Return those that were measured in as many columns as any: only they can be compared by their mean rank."""
+    most = max((one.n_columns for one in standings), default=0)
+    return [one for one in standings if one.n_columns == most]
+
+
+def record_of(columns: Iterable[Column], method: str, other: str | None = None) -> Record:
+    """Return the wins, ties and losses of a method against another one, or against every one."""
+    record = Record()
+    for column in columns:
+        if method in column.values:
+            for rival in column.values if other is None else (other,):
+                if rival != method and rival in column.values:
+                    record += _result(column, method, rival)
+    return record
+
+
+def ranks(means: FloatArray) -> FloatArray:
+    """Return the share of the other methods that are better (..., methods), from means where lower is better.
+
+    NaN are not there. Equal ones count half.
+
+    >>> ranks(np.array([0.1, 0.3, 0.1, np.nan])).tolist()
+    [0.25, 1.0, 0.25, nan]
+    """
+    mine, others = means[..., :, None], means[..., None, :]
+    better = (others < mine).sum(axis=-1) + 0.5 * ((others == mine).sum(axis=-1) - 1)
+    known = ~np.isnan(means)
+    n_others = np.maximum(1, known.sum(axis=-1, keepdims=True) - 1)
+    found: FloatArray = np.where(known, better / n_others, np.nan)
+    return found
+
+
+def _values(columns: Sequence[Column], methods: Sequence[str]) -> FloatArray:
+    """Return numbers where lower is better (columns, methods, seeds), NaN where there are none."""
+    seeds = sorted({seed for column in columns for found in column.values.values() for seed in found})
+    values = np.full((len(columns), len(methods), len(seeds)), np.nan)
+    for row, column in enumerate(columns):
+        sign = -1.0 if column.higher_is_better else 1.0
+        for method, found in column.values.items():
+            for seed, value in found.items():
+                values[row, methods.index(method), seeds.index(seed)] = sign * value
+    return values
+
+
+def _means(values: FloatArray, counts: FloatArray) -> FloatArray:
+    """Return means over seeds (..., columns, methods) in the digits of tables; `counts` (..., columns, seeds)."""
+    known = ~np.isnan(values)
+    total = np.einsum("...cs,cms->...cm", counts, np.where(known, values, 0.0))
+    n_drawn = np.einsum("...cs,cms->...cm", counts, known.astype(np.float64))
+    means: FloatArray = np.divide(total, n_drawn, out=np.full(total.shape, np.nan), where=n_drawn > 0)
+    return np.round(means, _DIGITS)
+
+
+def _mean_rank(ranked: FloatArray, counts: FloatArray) -> FloatArray:
+    """Return the mean over columns (..., methods) drawn so often, `counts` (..., columns); NaN where there are none."""
+    known = ~np.isnan(ranked)
+    total = np.einsum("...c,...cm->...m", counts, np.where(known, ranked, 0.0))
+    n_drawn = np.einsum("...c,...cm->...m", counts, known.astype(np.float64))
+    mean: FloatArray = np.divide(total, n_drawn, out=np.full(total.shape, np.nan), where=n_drawn > 0)
+    return mean
+
+
+def _bounds(columns: Sequence[Column], values: FloatArray, measured: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return both bounds of the mean ranks (methods,)."""
+    rng = np.random.default_rng(0)
+    seeds = np.empty((_DRAWS, len(columns), values.shape[2]))
+    for rows in _rows_by([column.setup for column in columns]):
+        present = np.flatnonzero(~np.isnan(values[rows]).all(axis=(0, 1)))
+        seeds[:, rows] = _drawn(present, values.shape[2], rng)[:, None]
+    sets = _rows_by([(column.setup, column.part) for column in columns])
+    drawn_sets = _drawn(np.arange(len(sets)), len(sets), rng)
+    chosen = np.empty((_DRAWS, len(columns)))
+    for number, rows in enumerate(sets):
+        chosen[:, rows] = drawn_sets[:, [number]]
+    blocks = [slice(start, start + _BLOCK) for start in range(0, _DRAWS, _BLOCK)]
+    drawn = np.concatenate([_mean_rank(ranks(_means(values, seeds[block])), chosen[block]) for block in blocks])
+    scattered = drawn - np.nanmean(drawn, axis=0) + measured
+    low, high = np.nanquantile(scattered, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def _rows_by(keys: Sequence[object]) -> list[IntArray]:
+    """Return the places of each key, in the order of the first ones."""
+    return [np.array([row for row, key in enumerate(keys) if key == one]) for one in dict.fromkeys(keys)]
+
+
+def _drawn(known: IntArray, n_all: int, rng: np.random.Generator) -> FloatArray:
+    """Return how often each of `n_all` is in each draw (draws, n_all): of the known ones one fewer than there are."""
+    chosen = rng.choice(known, size=(_DRAWS, max(1, len(known) - 1)))
+    counts: FloatArray = (chosen[:, :, None] == np.arange(n_all)).sum(axis=1).astype(np.float64)
+    return counts
+
+
+def _result(column: Column, method: str, rival: str) -> Record:
+    found = pair_of(column.tests, method, rival)
+    if found is None or math.isnan(found.p) or found.n_seeds < 2:
+        return Record()  # one seed says nothing of how much the next training differs
+    if found.p >= ALPHA or found.low <= 0 <= found.high or abs(column.unit * found.difference) < VISIBLE:
+        return Record(ties=1)
+    return Record(wins=1) if (found.difference > 0) == column.higher_is_better else Record(losses=1)

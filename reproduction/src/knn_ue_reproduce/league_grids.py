@@ -1,0 +1,131 @@
+"""Leagues as grids of text: all measures together, each measure, OOD detection, and ours against each other method."""
+
+import math
+from collections.abc import Sequence
+
+from knn_ue_reproduce.claims import OUR_METHODS
+from knn_ue_reproduce.grids import EMPTY, Grid
+from knn_ue_reproduce.league import Column, Standing, league_of, placed, record_of
+from knn_ue_reproduce.measures import measure_of
+
+# The paper's method, itself without labels, and what this library adds: entities, and a detector.
+OURS = (*OUR_METHODS, "knn-ue-entity", "familiarity")
+
+
+def league_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
+    """Return the league of all measures, in domain beside out of domain, sorted by the mean of both ranks."""
+    both = [league_of(inside), league_of(outside)]
+    by_method = [{one.method: one for one in standings} for standings in both]
+    numbered = {one.method for one in placed(both[0])} & {one.method for one in placed(both[1])} or {
+        one.method for standings in both for one in placed(standings)
+    }
+    methods = sorted(
+        dict.fromkeys(name for found in by_method for name in found), key=lambda name: _mean(by_method, name)
+    )
+    order = [name for name in methods if name in numbered]
+    lines = []
+    for name in methods:
+        found = [standings.get(name) for standings in by_method]
+        known = [one for one in found if one is not None]
+        lines.append(
+            (
+                str(order.index(name) + 1) if name in numbered else EMPTY,
+                name,
+                *(text for one in found for text in (_rank(one), EMPTY if one is None else str(one.record))),
+                str(sum(one.n_columns for one in known)),
+                str(min(one.n_seeds for one in known)),
+            )
+        )
+    record = "wins / ties / losses"
+    return Grid(
+        title="League: ECE, E-AURC and Brier score",
+        heading=("", "method", "in domain, rank % ↓", record, "out of domain, rank % ↓", record, "columns", "seeds"),
+        lines=tuple(lines),
+        strong=_strong(methods, 1),
+        text_columns=frozenset({1}),
+    )
+
+
+def detection_grid(columns: Sequence[Column]) -> Grid:
+    """Return the league of OOD detection, with the mean of each measure over sets."""
+    standings = league_of(columns)
+    numbered = placed(standings)
+    measures = list(dict.fromkeys(column.measure for column in columns))
+    lines = [
+        (
+            str(numbered.index(one) + 1) if one in numbered else EMPTY,
+            one.method,
+            _rank(one),
+            str(one.record),
+            *(_over_sets([column for column in columns if column.measure == name], one.method) for name in measures),
+            str(one.n_columns),
+            str(one.n_seeds),
+        )
+        for one in standings
+    ]
+    titles = [f"{measure_of(name).title} % {measure_of(name).arrow}, mean" for name in measures]
+    return Grid(
+        title="League of OOD detection",
+        heading=("", "method", "rank % ↓", "wins / ties / losses", *titles, "columns", "seeds"),
+        lines=tuple(lines),
+        strong=_strong([one.method for one in standings], 1),
+        text_columns=frozenset({1}),
+    )
+
+
+def measure_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
+    """Return the mean rank of each method by each measure, in domain and out of domain."""
+    measures = list(dict.fromkeys(column.measure for column in (*inside, *outside)))
+    leagues = {
+        f"{measure_of(name).title}, {where}": {
+            one.method: one for one in league_of([column for column in columns if column.measure == name])
+        }
+        for name in measures
+        for where, columns in (("in domain", inside), ("out of domain", outside))
+    }
+    methods = dict.fromkeys(method for column in (*outside, *inside) for method in column.values)
+    lines = [(method, *(_rank(found.get(method)) for found in leagues.values())) for method in methods]
+    return Grid(
+        title="Mean rank % by measure [95 %]",
+        heading=("method", *leagues),
+        lines=tuple(line for line in lines if set(line[1:]) != {EMPTY}),
+        strong=_strong([line[0] for line in lines if set(line[1:]) != {EMPTY}], 0),
+    )
+
+
+def rival_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
+    """Return the wins, ties and losses of ours against each method, in domain and out of domain."""
+    methods = dict.fromkeys(method for column in (*outside, *inside) for method in column.values)
+    ours = [method for method in OURS if method in methods]
+    places = (("in domain", inside), ("out of domain", outside))
+    lines = [
+        (
+            rival,
+            *(EMPTY if one == rival else str(record_of(columns, one, rival)) for one in ours for _, columns in places),
+        )
+        for rival in methods
+    ]
+    return Grid(
+        title="Ours against each method: wins / ties / losses of ours",
+        heading=("against", *(f"{one}, {where}" for one in ours for where, _ in places)),
+        lines=tuple(line for line in lines if set(line[1:]) - {EMPTY}),
+    )
+
+
+def _rank(one: Standing | None) -> str:
+    return EMPTY if one is None else f"{100 * one.rank:.0f} [{100 * one.low:.0f}, {100 * one.high:.0f}]"
+
+
+def _mean(by_method: Sequence[dict[str, Standing]], name: str) -> float:
+    known = [found[name].rank for found in by_method if name in found]
+    return sum(known) / len(known)
+
+
+def _over_sets(columns: Sequence[Column], method: str) -> str:
+    """Return the mean over all sets, nothing where the method lacks one."""
+    means = [column.mean(method) for column in columns]
+    return EMPTY if not means or math.isnan(sum(means)) else f"{sum(means) / len(means):.1f}"
+
+
+def _strong(methods: Sequence[str], place: int) -> frozenset[tuple[int, int]]:
+    return frozenset((row, place) for row, method in enumerate(methods) if method in OURS)

@@ -1,0 +1,297 @@
+"""The sentences that matter, each made from numbers: where our methods win, where they tie, where they lose."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from knn_ue.report.headline import listed
+from knn_ue_reproduce.grids import counted
+from knn_ue_reproduce.league import Column, Record, Standing, league_of, placed, record_of
+from knn_ue_reproduce.league_grids import OURS
+from knn_ue_reproduce.measures import measure_of
+from knn_ue_reproduce.tables import FilledTable
+from knn_ue_reproduce.verdicts import ClaimVerdict
+
+N_SENTENCES = 10
+_MAIN, _PLAIN, _ENTITY = "knn-ue", "softmax", "knn-ue-entity"
+_SHOWN_LOSSES = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the sentences are made of: columns in domain, out of domain and of detection, and the paper's claims.
+
+    `learned` are the columns that say how well the plain model does its task, in domain.
+    """
+
+    scale: str
+    learned: Sequence[Column]
+    inside: Sequence[Column]
+    outside: Sequence[Column]
+    detected: Sequence[Column]
+    tables: Sequence[FilledTable]
+    verdicts: Sequence[ClaimVerdict]
+
+    @property
+    def scored(self) -> list[Column]:
+        """The columns of calibration and ranking, in domain and out."""
+        return [*self.inside, *self.outside]
+
+
+def sentences_of(evidence: Evidence) -> list[str]:
+    """Return the first ten sentences that there are numbers for; what is lost and what the claims came to are first."""
+    made = {make: make(evidence) for make in (*_NEEDED, *_WANTED)}
+    kept = [make for make, text in made.items() if text][:N_SENTENCES]
+    return [made[make] or "" for make in _ORDER if make in kept]
+
+
+def _scope(evidence: Evidence) -> str | None:
+    columns = evidence.scored
+    if not columns:
+        return None
+    methods = {method for column in columns for method in column.values}
+    seeds = [len(found) for column in columns for found in column.values.values()]
+    sets = {(column.setup, column.part) for column in columns}
+    tasks = list(dict.fromkeys(column.setup for column in columns))
+    known = [
+        f"{'F1 ' if column.measure == 'f1' else ''}{column.mean(_PLAIN):.1f} % ({column.part})"
+        for column in evidence.learned
+        if _PLAIN in column.values
+    ]
+    learned = f"; in domain the plain model is right on {listed(known)}" if known else ""
+    return (
+        f"{_many(len(methods), 'method')} on {_many(len(tasks), 'task')} ({listed(tasks)}) and "
+        f"{_many(len(sets), 'labeled test set')}, with {_span(seeds)} seeds, at the {evidence.scale} scale{learned}."
+    )
+
+
+def _first_inside(evidence: Evidence) -> str | None:
+    return _first(evidence.inside, "In domain")
+
+
+def _first_outside(evidence: Evidence) -> str | None:
+    return _first(evidence.outside, "Out of domain")
+
+
+def _first(columns: Sequence[Column], where: str) -> str | None:
+    standings = league_of(columns)
+    ranked = placed(standings)
+    if len(ranked) < 2:
+        return None
+    best, *others = ranked
+    near = sum(one.low <= best.high for one in others)
+    ours = [
+        f"{_code(one.method)} is number {ranked.index(one) + 1} ({_rank(one)})"
+        for one in ranked
+        if one.method in OURS and one is not best
+    ]
+    ours += [
+        f"{_code(one.method)}, in {one.n_columns} of {best.n_columns} columns, has {_rank(one)}"
+        for one in standings
+        if one.method in OURS and one not in ranked
+    ]
+    told = f"; {listed(ours)}" if ours else ""
+    return (
+        f"{where}, {_code(best.method)} has the best mean rank of {len(ranked)} methods: {_rank(best)} of the others "
+        f"do better (next is {_code(others[0].method)} with {_rank(others[0])}; the intervals of {near} others reach "
+        f"its own){told}."
+    )
+
+
+def _against_plain(evidence: Evidence) -> str | None:
+    parts = []
+    for measure in ("ece", "e_aurc"):
+        columns = [one for one in _of(evidence.scored, measure) if {_MAIN, _PLAIN} <= one.values.keys()]
+        if not columns:
+            return None
+        better = sum(column.is_better(_MAIN, _PLAIN) for column in columns)
+        record = record_of(columns, _MAIN, _PLAIN)
+        parts.append(
+            f"the lower {measure_of(measure).title} on {better} of {len(columns)} sets (significantly lower on "
+            f"{record.wins}, significantly higher on {record.losses})"
+        )
+    return f"Against the plain softmax, {_code(_MAIN)} has {listed(parts)}."
+
+
+def _against_simple(evidence: Evidence) -> str | None:
+    parts = []
+    for rival, name in (("temperature", "temperature scaling"), ("knn-ue-no-label", "itself without the label term")):
+        record = record_of(evidence.scored, _MAIN, rival)
+        if record.total:
+            parts.append(f"against {name} {_code(_MAIN)} {_told(record)}")
+    return f"{_capital(listed(parts))}." if parts else None
+
+
+def _against_best(evidence: Evidence) -> str | None:
+    rivals = [one for one in placed(league_of(evidence.outside)) if one.method not in OURS]
+    if not rivals:
+        return None
+    best = rivals[0].method
+    record = record_of(evidence.scored, _MAIN, best)
+    if not record.total:
+        return None
+    return f"The best method of others out of domain is {_code(best)}: against it {_code(_MAIN)} {_told(record)}."
+
+
+def _entities(evidence: Evidence) -> str | None:
+    columns = [column for column in evidence.outside if _ENTITY in column.values and len(column.values) > 1]
+    parts = []
+    for measure in ("ece", "e_aurc"):
+        chosen = _of(columns, measure)
+        rivals = [one for one in _everywhere(chosen) if one != _ENTITY]
+        if not rivals:
+            return None
+        means = {method: fmean(column.mean(method) for column in chosen) for method in (_ENTITY, *rivals)}
+        best = min(rivals, key=lambda method: means[method])
+        parts.append(f"{measure_of(measure).title} {means[_ENTITY]:.1f} against {means[best]:.1f} of {_code(best)}")
+    return (
+        f"Of entities out of domain, {_code(_ENTITY)} has on average {listed(parts)}, the best other method by each; "
+        f"against all methods it {_told(record_of(columns, _ENTITY))}."
+    )
+
+
+def _detection(evidence: Evidence) -> str | None:
+    columns = _of(evidence.detected, "detection_auroc")
+    methods = _everywhere(columns)
+    if not {_MAIN, _PLAIN} <= set(methods):
+        return None
+    means = {method: fmean(column.mean(method) for column in columns) for method in methods}
+    ordered = sorted(means, key=lambda method: -means[method])
+    shown = [f"{_code(method)} {means[method]:.1f} %" for method in dict.fromkeys((ordered[0], _PLAIN, _MAIN))]
+    shown += [f"{_code('familiarity')} {means['familiarity']:.1f} %"] if "familiarity" in ordered[1:] else []
+    return (
+        f"Mean AUROC of OOD detection over {_many(len(columns), 'set')}: {listed(shown)}; {_code(_MAIN)} is number "
+        f"{ordered.index(_MAIN) + 1} of {len(ordered)}."
+    )
+
+
+def _losses(evidence: Evidence) -> str | None:
+    tested = [column for column in evidence.scored if column.tests and _ours_in(column)]
+    if not tested:
+        return None
+    lost = {f"{column.part} {measure_of(column.measure).title}": _better_than_ours(column) for column in tested}
+    lost = {where: rivals for where, rivals in lost.items() if rivals}
+    if not lost:
+        return f"Ours lose to no method significantly in any of {len(tested)} columns (a set and a measure)."
+    shown = [
+        f"{where} ({listed(map(_code, rivals[:2]))}{f' and {len(rivals) - 2} more' if len(rivals) > 2 else ''})"
+        for where, rivals in list(lost.items())[:_SHOWN_LOSSES]
+    ]
+    more = [f"{len(lost) - _SHOWN_LOSSES} more"] if len(lost) > _SHOWN_LOSSES else []
+    return (
+        f"Where ours lose: in {len(lost)} of {len(tested)} columns (a set and a measure) some other method is "
+        f"significantly better than every one of ours: {listed([*shown, *more])}."
+    )
+
+
+def _claims(evidence: Evidence) -> str | None:
+    if not evidence.verdicts:
+        return None
+    known = [one.precision for one in evidence.verdicts if not math.isnan(one.precision)]
+    power = (
+        f"; the median 95 % interval is the gain ± {median(known):.1f} times the paper's gain, so that a gain as large "
+        f"as the paper's {'is often missed' if median(known) > 0.5 else 'is mostly seen'}"
+        if known
+        else ""
+    )
+    return (
+        f"Of {len(evidence.verdicts)} claims of the paper {counted(evidence.verdicts)}{power}. Encoder, data and size "
+        "differ from the paper's, and each table says how."
+    )
+
+
+def _human(evidence: Evidence) -> str | None:
+    blocks = [block for filled in evidence.tables if filled.table.name == "human" for block in filled.blocks]
+    pairs = [
+        (block.rows[_MAIN]["human"].mean, block.rows[_PLAIN]["human"].mean)
+        for block in blocks
+        if {_MAIN, _PLAIN} <= block.rows.keys()
+    ]
+    known = [(ours, plain) for ours, plain in pairs if ours is not None and plain is not None]
+    if not known:
+        return None
+    nearer = sum(ours < plain for ours, plain in known)
+    return (
+        f"Where the votes of people are known, {_code(_MAIN)} is nearer to them than the plain softmax on {nearer} of "
+        f"{_many(len(known), 'set')}."
+    )
+
+
+def _times(evidence: Evidence) -> str | None:
+    blocks = [block for filled in evidence.tables if filled.table.name == "time" for block in filled.times]
+    parts = [
+        f"{block.rows[_MAIN].ratio:.2f} times as long as the plain softmax ({block.title.split(':')[0]})"
+        for block in blocks
+        if _MAIN in block.rows
+    ]
+    return f"With the model's own pass, {_code(_MAIN)} takes {listed(parts)}." if parts else None
+
+
+_Maker = Callable[[Evidence], str | None]
+_NEEDED: tuple[_Maker, ...] = (_scope, _first_inside, _first_outside, _losses, _claims)
+_WANTED: tuple[_Maker, ...] = (_against_plain, _against_simple, _against_best, _entities, _detection, _human, _times)
+_ORDER: tuple[_Maker, ...] = (
+    _scope,
+    _first_inside,
+    _first_outside,
+    _against_plain,
+    _against_simple,
+    _against_best,
+    _entities,
+    _detection,
+    _human,
+    _times,
+    _losses,
+    _claims,
+)
+
+
+def _of(columns: Iterable[Column], measure: str) -> list[Column]:
+    return [column for column in columns if column.measure == measure]
+
+
+def _everywhere(columns: Sequence[Column]) -> list[str]:
+    """Return the methods that were measured in all columns."""
+    names = list(columns[0].values) if columns else []
+    return [name for name in names if all(name in column.values for column in columns)]
+
+
+def _ours_in(column: Column) -> list[str]:
+    return [method for method in column.values if method in OURS]
+
+
+def _better_than_ours(column: Column) -> list[str]:
+    """Return the other methods that are significantly better than every one of ours, the best first."""
+    found = [
+        method
+        for method in column.values
+        if method not in OURS and all(record_of([column], method, one).wins for one in _ours_in(column))
+    ]
+    sign = -1 if column.higher_is_better else 1
+    return sorted(found, key=lambda method: sign * column.mean(method))
+
+
+def _told(record: Record) -> str:
+    return f"wins {record.wins}, ties {record.ties} and loses {record.losses} of {record.total} comparisons"
+
+
+def _rank(one: Standing) -> str:
+    return f"{100 * one.rank:.0f} %"
+
+
+def _code(name: str) -> str:
+    return f"`{name}`"
+
+
+def _many(n: int, word: str) -> str:
+    return f"{n} {word}{'' if n == 1 else 's'}"
+
+
+def _span(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,131 @@
+"""What a reader should see first: the sentences that matter, the leagues, a picture for each task, what is missing."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from knn_ue.tasks import TASKS
+from knn_ue_reproduce.columns import DETECTED, SCORED, LeftOut, columns_of
+from knn_ue_reproduce.grids import Grid
+from knn_ue_reproduce.league import Column
+from knn_ue_reproduce.league_grids import detection_grid, league_grid, measure_grid, rival_grid
+from knn_ue_reproduce.run import Job, Outcome
+from knn_ue_reproduce.scales import Scale
+from knn_ue_reproduce.sentences import Evidence, sentences_of
+from knn_ue_reproduce.setups import Setup
+from knn_ue_reproduce.tables import FilledTable
+from knn_ue_reproduce.task_pictures import caption_of, picture_of
+from knn_ue_reproduce.variants import PASSES, MethodVariant
+
+RULE = (
+    "A rank is the share of the other methods that do better in a column (one measure of one test set), as a mean over "
+    "columns: 0 is the best of all everywhere, 100 the worst. In brackets: its 95 % interval, by a bootstrap over test "
+    "sets and seeds. Wins, ties and losses are against every other method in every column, by the paired test of the "
+    "tables (p < 0.05 and an interval without zero, not corrected: about one in forty comparisons of equal methods is "
+    "a win by chance, and as many are losses; significant means the same above); what could not be tested is not "
+    "counted. Methods that were not measured in every column have no number: their ranks are of other columns."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskPicture:
+    """The picture of a task as SVG, and what it shows."""
+
+    setup: str
+    svg: str
+    caption: str
+
+    @property
+    def file(self) -> str:
+        """The picture as a file of its own, which must name what it is."""
+        spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+        return f"{self.svg.replace('<svg ', f'<svg {spaces} ', 1)}\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The first page: `grids` are the leagues, `details` more of them.
+
+    `unranked` says which methods are in no league and why, `missing` which cells are not measured.
+    """
+
+    sentences: tuple[str, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    details: tuple[Grid, ...] = ()
+    pictures: tuple[TaskPicture, ...] = ()
+    unranked: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def summarize(
+    setups: Sequence[Setup],
+    scale: Scale,
+    outcome: Outcome,
+    tables: Sequence[FilledTable],
+    unlearned: LeftOut,
+    asked: Iterable[Job] = (),
+) -> Summary:
+    """Return the first page of what was measured of all cells that were `asked` for."""
+    left_out = _left_out(setups, scale, unlearned)
+
+    def columns(measures: Sequence[str], *roles: str) -> list[Column]:
+        return columns_of(setups, outcome, tables, measures=measures, roles=roles, left_out=left_out)
+
+    inside, outside = columns(SCORED, "in"), columns(SCORED, "out")
+    detected = columns(DETECTED, "out", "outside")
+    tagging = {setup.name for setup in setups if TASKS[setup.task].is_tagging}
+    learned = [one for one in columns(("right", "f1"), "in") if (one.measure == "f1") == (one.setup in tagging)]
+    evidence = Evidence(
+        scale=scale.name,
+        learned=learned,
+        inside=inside,
+        outside=outside,
+        detected=detected,
+        tables=tables,
+        verdicts=[verdict for filled in tables for verdict in filled.verdicts],
+    )
+    drawn = find_spec("matplotlib") is not None  # the page without pictures is better than none
+    names = dict.fromkeys(one.setup for one in inside) if drawn else ()
+    found = [(name, picture_of(name, inside, outside)) for name in names]
+    return Summary(
+        sentences=tuple(sentences_of(evidence)),
+        grids=tuple(grid for grid in (league_grid(inside, outside), detection_grid(detected)) if grid.lines),
+        details=tuple(grid for grid in (measure_grid(inside, outside), rival_grid(inside, outside)) if grid.lines),
+        pictures=tuple(
+            TaskPicture(setup=name, svg=svg, caption=caption_of(name)) for name, svg in found if svg is not None
+        ),
+        unranked=tuple(_unranked(outcome, left_out)),
+        missing=tuple(_missing(asked, outcome)),
+    )
+
+
+def _left_out(setups: Iterable[Setup], scale: Scale, unlearned: LeftOut) -> dict[str, dict[MethodVariant, str]]:
+    """Return whose numbers are not compared: models that did not learn, and mc-dropout where it saw fewer texts."""
+    few = {MethodVariant(method=PASSES): f"saw the first {scale.passes_rows} texts only"} if scale.passes_rows else {}
+    return {setup.name: few | dict(unlearned.get(setup.name, {})) for setup in setups}
+
+
+def _unranked(outcome: Outcome, left_out: LeftOut) -> Iterable[str]:
+    """Yield who is in no league though it was measured, and why."""
+    found: dict[tuple[MethodVariant, str], list[str]] = {}
+    for setup, methods in left_out.items():
+        for variant, why in methods.items():
+            if not variant.varies_search and any(job.setup == setup and job.what == variant for job in outcome.found):
+                found.setdefault((variant, why), []).append(setup)
+    for (variant, why), names in found.items():
+        yield f"{variant} ({', '.join(names)}): {why}"
+
+
+def _missing(asked: Iterable[Job], outcome: Outcome) -> Iterable[str]:
+    """Yield for each task which methods have fewer seeds than were asked for, and how many."""
+    by_setup: dict[str, dict[str, list[Job]]] = {}
+    for job in asked:
+        by_setup.setdefault(job.setup, {}).setdefault(str(job.what), []).append(job)
+    for setup, methods in by_setup.items():
+        counts = {name: (sum(job in outcome.found for job in jobs), len(jobs)) for name, jobs in methods.items()}
+        by_count: dict[tuple[int, int], list[str]] = {}
+        for name, count in counts.items():
+            if count[0] < count[1]:
+                by_count.setdefault(count, []).append(name)
+        for (n_found, n_asked), names in sorted(by_count.items()):
+            yield f"{setup}, {n_found} of {n_asked} seeds: {', '.join(names)}"

@@ -1,0 +1,124 @@
+"""The first page of results that are whole, and of results that lack cells."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from knn_ue_reproduce.markdown import to_markdown
+from knn_ue_reproduce.plan import make_plan
+from knn_ue_reproduce.reproduction import write_page
+from knn_ue_reproduce.results import Results, league_to_csv, to_latex
+from knn_ue_reproduce.run import Job, Outcome
+from knn_ue_reproduce.scales import SMALL
+from knn_ue_reproduce.setups import vader_setups
+from knn_ue_reproduce.statistics import PairedTest
+from knn_ue_reproduce.summary import summarize
+from knn_ue_reproduce.tables import FilledTable
+from knn_ue_reproduce.variants import MethodVariant
+
+SETUPS = vader_setups()
+SETS = ("movies", "amazon", "nyt", "tweets")
+ECE = {"softmax": 0.08, "temperature": 0.05, "mc-dropout": 0.01, "posterior": 0.02, "knn-ue": 0.03}
+
+
+def job(method, seed=0):
+    return Job(setup="sentiment", what=MethodVariant(method=method), seed=seed)
+
+
+def outcome(n_seeds=2, without=()):
+    """Return cells whose numbers are those of ECE, the same for each set and measure."""
+    found = {}
+    for method, ece in ECE.items():
+        for seed in range(n_seeds):
+            numbers = {"ece": ece, "e_aurc": ece, "brier": ece, "right": 0.8, "detection_auroc": 1 - ece, "fpr95": ece}
+            if (method, seed) not in without:
+                found[job(method, seed)] = {"sets": dict.fromkeys(SETS, numbers)}
+    return Outcome(found=found)
+
+
+def compared():
+    test = PairedTest(first=0.03, second=0.08, difference=-0.05, low=-0.06, high=-0.04, p=0.001, t_test=0.1, n_seeds=2)
+    pairs = {("knn-ue", "softmax"): test}
+    return {("sentiment", part): {"ece": pairs} for part in SETS}
+
+
+def summary(found=None, asked=()):
+    table = make_plan(SETUPS)["sentiment"]
+    unlearned = {"sentiment": {MethodVariant(method="posterior"): "did not learn: accuracy 51 %"}}
+    filled = FilledTable(table=table, compared=compared())
+    return summarize(SETUPS, SMALL, found or outcome(), [filled], unlearned, asked)
+
+
+@pytest.fixture(scope="module")
+def results():
+    asked = [job(method, seed) for method in (*ECE, "dac") for seed in range(3)]
+    facts = {"command": "`knn-ue reproduce all`", "scale": "small"}
+    return Results(tables=[], facts=facts, failed={}, summary=summary(asked=asked))
+
+
+def test_those_who_saw_fewer_texts_or_did_not_learn_are_in_no_league_and_that_is_said(results):
+    (league, _) = results.summary.grids
+
+    assert [line[1] for line in league.lines] == ["knn-ue", "temperature", "softmax"]
+    assert results.summary.unranked == (
+        "mc-dropout (sentiment): saw the first 200 texts only",
+        "posterior (sentiment): did not learn: accuracy 51 %",
+    )
+
+
+def test_the_league_counts_the_paired_tests_of_the_tables(results):
+    league = results.summary.grids[0]
+
+    assert league.lines[0] == ("1", "knn-ue", "0 [0, 0]", "1 / 0 / 0", "0 [0, 0]", "3 / 0 / 0", "12", "2")
+    assert league.lines[2][3] == "0 / 0 / 1"
+
+
+def test_cells_that_are_missing_are_counted(results):
+    assert results.summary.missing == (
+        "sentiment, 0 of 3 seeds: dac",
+        "sentiment, 2 of 3 seeds: softmax, temperature, mc-dropout, posterior, knn-ue",
+    )
+    whole = summary(asked=[job("softmax")])
+    assert whole.missing == ()
+
+
+def test_a_method_without_a_seed_is_compared_with_those_it_has():
+    fewer = summary(outcome(without={("temperature", 1)}))
+
+    lines = {line[1]: line for line in fewer.grids[0].lines}
+    assert (lines["temperature"][2], lines["temperature"][-1]) == ("50 [50, 50]", "1")
+
+
+def test_nothing_measured_is_an_empty_page():
+    empty = summarize(SETUPS, SMALL, Outcome(), [], {}, [job("softmax")])
+
+    assert (empty.sentences, empty.grids, empty.pictures) == ((), (), ())
+    assert empty.missing == ("sentiment, 0 of 1 seeds: softmax",)
+    page = to_markdown(Results(tables=[], facts={}, failed={}, summary=empty))
+    assert "sentiment, 0 of 1 seeds: softmax" in page
+
+
+def test_the_page_begins_with_the_sentences_the_league_and_a_picture(results, tmp_path):
+    files = write_page(results, tmp_path / "page.md")
+    text = files[0].read_text(encoding="utf-8")
+
+    assert [file.name for file in files] == ["page.md", "page_sentiment.svg"]
+    assert text.index("1. 3 methods on 1 task") < text.index("**League") < text.index("](page_sentiment.svg)")
+    assert text.count("<details") == text.count("</details>") == 2
+    assert len(results.summary.sentences) <= 10
+    assert ElementTree.parse(files[1]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_the_same_cells_give_the_same_page_to_the_last_byte(results, tmp_path):
+    first = [file.read_bytes() for file in write_page(results, tmp_path / "page.md")]
+    again = Results(tables=[], facts=results.facts, failed={}, summary=summary(asked=[]))
+    second = [file.read_bytes() for file in write_page(again, tmp_path / "page.md")]
+
+    assert first[1] == second[1]
+    assert results.summary.sentences == again.summary.sentences
+
+
+def test_leagues_are_in_latex_and_in_comma_separated_values_too(results):
+    assert '"League: ECE, E-AURC and Brier score",1,knn-ue,"0 [0, 0]"' in league_to_csv(results)
+    assert re.search(r"1 & \\textbf\{knn-ue\} & 0 \[0, 0\]", to_latex(results))
