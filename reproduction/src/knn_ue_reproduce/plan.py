@@ -19,8 +19,8 @@ SWEPT_NEIGHBORS = (8, 16, 32, 64, 128)
 _CALIBRATION = ("ece", "mce", "class_auroc", "e_aurc_published")
 _ENTITIES = ("f1", "ece", "mce", "e_aurc_published")
 # What the field asks for since: calibration without bins and near and far, ranking, proper scores in two parts, risk.
-_NEWER = ("smooth_ece", "piece", "augrc", "brier", "brier_calibration", "brier_refinement")
-_NEWER += ("nll_calibration", "nll_refinement", "risk_at_80", "coverage_at_5")
+_PARTS = ("brier_calibration", "brier_refinement", "nll_calibration", "nll_refinement")
+_NEWER = ("smooth_ece", "piece", "augrc", "brier", *_PARTS, "risk_at_80", "coverage_at_5")
 _WEIGHTS = ("weight_right", "weight_wrong", "confidence_right", "confidence_wrong")
 _DETECTION = ("fpr95", "detection_auroc", "aupr_in_published", "aupr_out_published")
 # Features of the small encoder have 384 columns, those of the paper's 768: both allow every index of the paper.

@@ -168,7 +168,7 @@ class Reproduction:
         spent = tried + sum(content.get("seconds", 0.0) for content in outcome.found.values())
         facts = {"command": f"`{command}`", "scale": self.scale.name, "seeds": seeds or "none measured"}
         facts["run time"] = (
-            f"{duration(spent)} in all on one core, as the clock on the wall says; {len(trained)} trainings of "
+            f"{duration(spent)} of wall-clock time in all on one core; {len(trained)} trainings of "
             f"{duration(sum(trained) / len(trained))} on average"
             if trained
             else duration(spent)

@@ -189,12 +189,7 @@ def _claims(evidence: Evidence) -> str | None:
     if not evidence.verdicts:
         return None
     known = [one.precision for one in evidence.verdicts if not math.isnan(one.precision)]
-    power = (
-        f"; the median 95 % interval is the gain ± {median(known):.1f} times the paper's gain, so that a gain as large "
-        f"as the paper's {'is often missed' if median(known) > 0.5 else 'is mostly seen'}"
-        if known
-        else ""
-    )
+    power = f"; the median 95 % interval is ± {median(known):.1f} times the paper's gain" if known else ""
     return (
         f"Of {len(evidence.verdicts)} claims of the paper {counted(evidence.verdicts)}{power}. Encoder, data and size "
         "differ from the paper's, and each table says how."

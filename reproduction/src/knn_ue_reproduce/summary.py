@@ -12,7 +12,7 @@ from knn_ue_reproduce.league_grids import detection_grid, league_grid, measure_g
 from knn_ue_reproduce.run import Job, Outcome
 from knn_ue_reproduce.scales import Scale
 from knn_ue_reproduce.sentences import Evidence, sentences_of
-from knn_ue_reproduce.setups import Setup
+from knn_ue_reproduce.setups import Role, Setup
 from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.task_pictures import caption_of, picture_of
 from knn_ue_reproduce.variants import PASSES, MethodVariant
@@ -63,12 +63,12 @@ def summarize(
     outcome: Outcome,
     tables: Sequence[FilledTable],
     unlearned: LeftOut,
-    asked: Iterable[Job] = (),
+    asked: Sequence[Job] = (),
 ) -> Summary:
     """Return the first page of what was measured of all cells that were `asked` for."""
     left_out = _left_out(setups, scale, unlearned)
 
-    def columns(measures: Sequence[str], *roles: str) -> list[Column]:
+    def columns(measures: Sequence[str], *roles: Role) -> list[Column]:
         return columns_of(setups, outcome, tables, measures=measures, roles=roles, left_out=left_out)
 
     inside, outside = columns(SCORED, "in"), columns(SCORED, "out")
@@ -94,7 +94,7 @@ def summarize(
         pictures=tuple(
             TaskPicture(setup=name, svg=svg, caption=caption_of(name)) for name, svg in found if svg is not None
         ),
-        unranked=tuple(_unranked(outcome, left_out)),
+        unranked=(*_unranked(outcome, left_out), *_unmeasured(asked, outcome)),
         missing=tuple(_missing(asked, outcome)),
     )
 
@@ -114,6 +114,15 @@ def _unranked(outcome: Outcome, left_out: LeftOut) -> Iterable[str]:
                 found.setdefault((variant, why), []).append(setup)
     for (variant, why), names in found.items():
         yield f"{variant} ({', '.join(names)}): {why}"
+
+
+def _unmeasured(asked: Iterable[Job], outcome: Outcome) -> Iterable[str]:
+    """Yield which methods have not been measured at all, in one line."""
+    known = {str(job.what) for job in outcome.found}
+    methods = [job.what for job in asked if isinstance(job.what, MethodVariant) and not job.what.varies_search]
+    names = [name for name in dict.fromkeys(map(str, methods)) if name not in known]
+    if names:
+        yield f"{', '.join(names)}: not measured yet"
 
 
 def _missing(asked: Iterable[Job], outcome: Outcome) -> Iterable[str]:
