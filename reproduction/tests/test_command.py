@@ -62,6 +62,7 @@ def test_the_toy_table_needs_no_model_and_no_data(tmp_path):
         (["all", "--in-domain", "ner=x"], "name it with --data"),
         (["all", "--ontonotes", "x"], "--ontonotes goes with the paper's own sets"),
         (["toy", "--fresh", "--report-only"], "--fresh, --report-only ask for different things"),
+        (["weights", "--scale", "base"], "the base scale reads all-mpnet-base-v2 from a folder"),
         (["toy", "--recheck", "2"], "there is no measured cell to check"),
     ],
 )

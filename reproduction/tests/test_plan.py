@@ -4,10 +4,10 @@ import pytest
 
 from knn_ue_reproduce.plan import make_plan
 from knn_ue_reproduce.published import PUBLISHED
-from knn_ue_reproduce.scales import PAPER, SCALES, TASKS
+from knn_ue_reproduce.scales import BASE, PAPER, SCALES, TASKS
 from knn_ue_reproduce.setups import folder_setups, paper_setups, vader_setups
 from knn_ue_reproduce.timing import Timing
-from knn_ue_reproduce.variants import PAPER_NAMES, methods_of
+from knn_ue_reproduce.variants import PAPER_NAMES, MethodVariant, methods_of
 from tiny_data import write_data, write_rows
 
 
@@ -90,3 +90,13 @@ def test_methods_that_train_their_own_model_have_fewer_seeds(tmp_path):
 
     seeds = {method: {job.seed for job in jobs if job.what.method == method} for method in ("knn-ue", "sngp")}
     assert (len(seeds["knn-ue"]), len(seeds["sngp"])) == (8, 4)
+
+
+def test_at_the_base_scale_only_post_hoc_methods_are_measured(data):
+    tables = make_plan(folder_setups(data)).values()
+
+    planned = {job for table in tables for job in table.jobs(BASE.n_seeds, BASE.trained_seeds)}
+
+    methods = [job.what for job in planned if isinstance(job.what, MethodVariant)]
+    assert methods and all(variant.is_post_hoc for variant in methods)
+    assert {job.seed for job in planned} == {0, 1}

@@ -27,12 +27,11 @@ def reproduce(
     scale: Annotated[
         str,
         typer.Option(
-            metavar="S", help="small (MiniLM, hours), reference (MiniLM, a night), paper (DeBERTaV3, the hub)."
+            metavar="S",
+            help="small (MiniLM, hours), reference (MiniLM, a night), base (MPNet, hours), paper (DeBERTaV3, the hub).",
         ),
     ] = "small",
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="How many; 3, 8 at the reference scale, 5 at the paper's.")
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many; by scale 3, 8, 2, 5.")] = None,
     in_domain: Annotated[
         list[str] | None, typer.Option(metavar="TASK=SET", help="The set of DIR to train on; repeatable.")
     ] = None,

@@ -70,7 +70,7 @@ class PaperTable:
 
         Methods that one plain model does not serve are measured with the first `trained_seeds` seeds.
         """
-        few = min(n_seeds, trained_seeds or n_seeds)
+        few = n_seeds if trained_seeds is None else min(n_seeds, trained_seeds)
         setups = dict.fromkeys(block.setup for block in self.blocks)
         scored = [
             Job(setup=setup, what=variant, seed=seed)

@@ -30,7 +30,7 @@ from knn_ue_reproduce.timing import Timing
 from knn_ue_reproduce.variants import MethodVariant
 
 Say = Callable[[str], None]
-MINILM = "minilm"
+MINILM, MPNET = "minilm", "mpnet"
 ALL = "all"
 
 _LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "faiss-cpu")
@@ -284,6 +284,11 @@ def largest_difference(first: object, second: object) -> float:
 
 def _found(encoder: str) -> str | Path:
     """Return the folder of the small encoder, any other name as it is."""
+    if encoder == MPNET and not Path(encoder).exists():
+        raise InvalidInputError(
+            "the base scale reads all-mpnet-base-v2 from a folder: make it with python reproduction/fetch_mpnet.py "
+            "--out mpnet, and name it with --encoder mpnet"
+        )
     if encoder != MINILM or Path(encoder).exists():
         return encoder
     from knn_ue.demo.minilm import model_folder
