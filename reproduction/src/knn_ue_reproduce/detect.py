@@ -7,7 +7,7 @@ import numpy as np
 from knn_ue.arrays import FloatArray
 from knn_ue.detection import DETECTORS
 from knn_ue.entities import TagSet, find_entities
-from knn_ue.familiarity.familiarity import span_means
+from knn_ue.familiarity import span_means
 from knn_ue.types import Outputs
 from knn_ue_reproduce.answers import Answers
 from knn_ue_reproduce.cells import Content

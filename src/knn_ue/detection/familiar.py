@@ -2,7 +2,7 @@
 
 from knn_ue.arrays import FloatArray
 from knn_ue.detection.contract import Detector
-from knn_ue.familiarity.space import TrainingSpace
+from knn_ue.familiarity import TrainingSpace
 from knn_ue.types import Outputs
 
 
