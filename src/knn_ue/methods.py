@@ -142,12 +142,12 @@ METHODS: dict[str, Method] = {
     ),
     "knn-ue-no-label": Method(
         calibrator=KnnUE,
-        make=lambda train, search: _knn(train, search, use_labels=False),
+        make=lambda train, search: KnnUE(_store(train, search), n_neighbors=search.n_neighbors, use_labels=False),
         summary="a weight from the neighbors' distances",
     ),
     "knn-ue": Method(
         calibrator=KnnUE,
-        make=lambda train, search: _knn(train, search, use_labels=True),
+        make=lambda train, search: KnnUE(_store(train, search), n_neighbors=search.n_neighbors),
         summary="a weight from distances and labels",
         better_for={"token-classification": "knn-ue-entity"},
     ),
@@ -192,10 +192,6 @@ def load_calibrator(path: str | Path) -> Calibrator:
         if method.calibrator.kind == kind:
             return method.calibrator.load(path)
     raise StorageError(f"{path} holds a {kind!r}, which is no calibrator this version knows: upgrade knn-ue")
-
-
-def _knn(train: Outputs, search: Search, *, use_labels: bool) -> KnnUE:
-    return KnnUE(_store(train, search), n_neighbors=search.n_neighbors, use_labels=use_labels)
 
 
 def _store(train: Outputs, search: Search) -> NeighborStore:

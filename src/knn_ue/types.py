@@ -24,6 +24,8 @@ from knn_ue.arrays import (
 from knn_ue.errors import InvalidInputError
 from knn_ue.shown import Shown
 
+LAYER = "layers."  # where columns are kept by name, the first layer is "layers.0"
+
 # What long work calls: what is being done ("training", "validation", "test", ...), rows done, rows in all or None.
 Progress = Callable[[str, int, int | None], None]
 # The same within one stage: an encoder does not know which rows it reads.
@@ -151,6 +153,19 @@ class Outputs(Shown):
         if self.labels is None:
             raise InvalidInputError(f"{purpose} needs labels, but these Outputs have none: pass Outputs(labels=...)")
         return self.labels
+
+
+def join_columns(columns: dict[str, list[Any]], **rest: Any) -> Outputs:
+    """Return `Outputs` of columns that came in parts, "layers.0" and so on among them; `rest` is for all rows.
+
+    Each column is taken out of `columns` once it is joined: in memory are never more than all of them and one more.
+    """
+    joined: dict[str, Any] = {}
+    for name in list(columns):
+        parts = columns.pop(name)
+        joined[name] = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else list(chain.from_iterable(parts))
+    layers = [joined.pop(name) for name in list(joined) if name.startswith(LAYER)]
+    return Outputs(**joined, layers=layers or None, **rest)
 
 
 def join_outputs(first: Outputs, *others: Outputs) -> Outputs:

@@ -8,7 +8,6 @@ from knn_ue.calibrators.contract import (
     SavedState,
     Stores,
     TaggedAnswer,
-    prediction_of,
     take_found,
 )
 from knn_ue.calibrators.density_aware import DensityAwareCalibration
@@ -47,6 +46,5 @@ __all__ = [
     "VectorScaling",
     "adapt_calibrator",
     "labeled_scores",
-    "prediction_of",
     "take_found",
 ]

@@ -158,7 +158,13 @@ class Calibrator(Shown, ABC):
 
     def predict(self, outputs: Outputs, *, found: Found | None = None) -> Prediction:
         """Return the model's answers with their calibrated and raw confidence."""
-        return prediction_of(outputs, self.predict_proba(outputs, found=found))
+        probs, rows = self.predict_proba(outputs, found=found), np.arange(len(outputs))
+        return Prediction(
+            predicted=outputs.predicted,
+            confidence=probs[rows, outputs.predicted],
+            raw_confidence=softmax(outputs.logits)[rows, outputs.predicted],
+            probs=probs,
+        )
 
     def weight(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray | None:
         """Return the weight (n,) that multiplies the logits of each row; None where it does something else."""
@@ -290,17 +296,6 @@ def check_n_neighbors(value: int) -> None:
 def take_found(found: Found, rows: object) -> Found:
     """Return what was found for the rows at `rows` (numbers, a slice or a boolean mask)."""
     return {name: neighbors.take(rows) for name, neighbors in found.items()}
-
-
-def prediction_of(outputs: Outputs, probs: FloatArray) -> Prediction:
-    """Return the model's answers with the confidence that `probs` give them."""
-    rows = np.arange(len(outputs))
-    return Prediction(
-        predicted=outputs.predicted,
-        confidence=probs[rows, outputs.predicted],
-        raw_confidence=softmax(outputs.logits)[rows, outputs.predicted],
-        probs=probs,
-    )
 
 
 class LogitScaling(Calibrator):

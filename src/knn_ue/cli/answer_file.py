@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 from knn_ue.data import Row, TaggedRow
 from knn_ue.errors import InvalidInputError, StorageError, require
 from knn_ue.pipeline.answers import abstains, answer_line, encoded, input_of
-from knn_ue.storage.atomic import move_new, storage_errors, sync, take_lock
+from knn_ue.storage import file_state, storage_errors
+from knn_ue.storage.atomic import move_new, sync, take_lock
 
 Answer = dict[str, Any]
 _TOLERANCE = 1e-3  # what padding and the order of sums may change in float32, and more
@@ -28,7 +29,7 @@ class AnswerFile:
     def __init__(self, output: Path) -> None:
         self.output = output
         self.part = output.with_name(f"{output.name}.part")
-        self._before = {path: _state(path) for path in (self.output, self.part)}
+        self._before = {path: file_state(path) for path in (self.output, self.part)}
         self.n_lines = 0
         self.n_abstained = 0
 
@@ -156,7 +157,7 @@ class AnswerFile:
         raise StorageError(f"{self.part} is being written by another process: wait for it")
 
     def _check_unchanged(self, path: Path) -> None:
-        if _state(path) != self._before[path]:
+        if file_state(path) != self._before[path]:
             raise self._changed(path)
 
     def _changed(self, path: Path) -> StorageError:
@@ -212,12 +213,3 @@ def _parsed(line: bytes) -> Answer | None:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) and line.endswith(b"\n") else None
-
-
-def _state(path: Path) -> tuple[int, int, int, int] | None:
-    """Return which file stands there and when it was last written, None where there is none."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

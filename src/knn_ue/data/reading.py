@@ -44,23 +44,6 @@ class Fields:
         return check_text(self.value(key), self.columns.get(key, key), self.place)
 
 
-def text_row(fields: Fields, *, labeled: bool, extra: Record | None = None) -> TextRow:
-    """Return the text, label and votes of a record."""
-    text, origin = fields.text("text"), origin_of(fields.record, fields.place, labeled=labeled, extra=extra)
-    if not labeled:
-        return TextRow(text, **origin)
-    return TextRow(text, _label(fields), _label_counts(fields.record, fields.place), **origin)
-
-
-def pair_row(fields: Fields, *, labeled: bool, extra: Record | None = None) -> PairRow:
-    """Return the two texts, label and votes of a record."""
-    premise, hypothesis = fields.text("premise"), fields.text("hypothesis")
-    origin = origin_of(fields.record, fields.place, labeled=labeled, extra=extra)
-    if not labeled:
-        return PairRow(premise, hypothesis, **origin)
-    return PairRow(premise, hypothesis, _label(fields), _label_counts(fields.record, fields.place), **origin)
-
-
 def tokens_and_tags(fields: Fields, *, labeled: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the tokens of a record and as many tags (none unless `labeled`), the scheme of the tags unchecked."""
     place = fields.place
@@ -218,14 +201,18 @@ class Reading:
         return self._plain_rows(records())
 
     def _plain_rows(self, records: Records) -> Iterator[Row]:
-        build = pair_row if TASKS[self.task].is_pair else text_row
+        task = TASKS[self.task]
         for place, record in records:
+            fields = Fields(record, place, self.columns)
             try:
-                row = build(Fields(record, place, self.columns), labeled=self.labeled, extra=self._extra(record))
+                values: dict[str, Any] = {key: fields.text(key) for key in task.input_keys}
+                values |= origin_of(record, place, labeled=self.labeled, extra=self._extra(record))
+                if self.labeled:
+                    values |= {"label": _label(fields), "label_counts": _label_counts(record, place)}
             except InvalidInputError as error:
                 self.on_error(error)
                 continue
-            yield row
+            yield PairRow(**values) if task.is_pair else TextRow(**values)
 
     def _sentences(self, records: Records) -> Iterator[Sentence]:
         for place, record in records:

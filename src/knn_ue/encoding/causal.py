@@ -4,7 +4,6 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from inspect import signature
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -27,7 +26,7 @@ from knn_ue.encoding.views import ViewReader
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage.schema import Within, as_written, read_plain
 from knn_ue.tasks import TASKS, Task
-from knn_ue.types import Outputs, Step
+from knn_ue.types import Outputs, Step, join_columns
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -161,11 +160,14 @@ class CausalLMEncoder(Encoder):
     def encode(self, rows: Iterable[object], *, with_labels: bool = True, progress: Step | None = None) -> Outputs:
         """Encode examples, or rows of any shape that `inputs` reads; the contract says the rest."""
         total = len(rows) if isinstance(rows, Sequence) else None
-        parts: list[dict[str, Any]] = []
+        columns: dict[str, list[Any]] = {}
         labeled: bool | None = None
+        start = 0
         for examples in windows(read_examples(rows, self.task), batch_size=self.options.batch_size):
-            start = sum(len(part["logits"]) for part in parts)
-            part: dict[str, Any] = {"shown": [example.parts for example in examples]}
+            shown = [example.parts for example in examples]
+            part: dict[str, Any] = (
+                {"pairs": shown} if TASKS[self.task].is_pair else {"texts": [text for (text,) in shown]}
+            )
             if with_labels:
                 labeled = all_labeled(examples, start=start, expected=labeled)
                 if labeled:
@@ -174,16 +176,12 @@ class CausalLMEncoder(Encoder):
             for done in self._fill(arrays, examples):
                 if progress is not None:
                     progress(start + done, total)
-            parts.append(part | arrays)
-        return self._outputs(parts)
-
-    def _outputs(self, parts: Sequence[Mapping[str, Any]]) -> Outputs:
-        columns: dict[str, Any] = dict(self._empty_arrays(0))
-        if parts:
-            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "shown"}
-        shown = list(chain.from_iterable(part["shown"] for part in parts))
-        texts: dict[str, Any] = {"pairs": shown} if TASKS[self.task].is_pair else {"texts": [text for (text,) in shown]}
-        return Outputs(**columns, **texts, class_names=self.class_names)
+            start += len(examples)
+            for name, values in (part | arrays).items():
+                columns.setdefault(name, []).append(values)
+        if not columns:
+            columns = {name: [values] for name, values in self._empty_arrays(0).items()}
+        return join_columns(columns, class_names=self.class_names)
 
     def _fill(self, arrays: Arrays, examples: Sequence[Example]) -> Iterator[int]:
         """Write what the model says into the rows of the arrays; yield how many are done, all at the end."""

@@ -12,7 +12,7 @@ from knn_ue.arrays import check_choice, check_not_empty, check_positive
 from knn_ue.encoding.inputs import Example, RawText, split_words
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import SubfolderWriter
-from knn_ue.tasks import TASKS, Task
+from knn_ue.tasks import Task
 from knn_ue.types import Outputs, Step
 
 Pooling = Literal["cls", "last", "mean", "cls+mean", "pooled"]
@@ -86,14 +86,6 @@ class EncodingOptions:
     def layers(self) -> tuple[int, ...]:
         """The layers that features are made of."""
         return (self.layer,) if isinstance(self.layer, int) else self.layer
-
-    def check_task(self, task: Task) -> None:
-        """Raise where `pooling` has no meaning for the task."""
-        if TASKS[task].is_tagging and self.pooling in ("last", "mean", "cls+mean"):
-            raise InvalidInputError(
-                f'pooling="{self.pooling}" is for whole texts; a tagged word is represented by its first sub-word: '
-                'use pooling="cls" or "pooled"'
-            )
 
 
 class EncoderOptions(Protocol):

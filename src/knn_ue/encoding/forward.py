@@ -213,8 +213,11 @@ class ForwardPass:
             hidden = result.hidden_states
             if self._head is not None:
                 captured = [self._head.hidden(self._at_rows(result.logits, ready))]
-            pooled = self.options.pooling == "pooled"
-            arrays = {"features": self._at_rows(captured[0], ready) if pooled else self._features(hidden, ready)}
+            read = (
+                captured[:1] if self.options.pooling == "pooled" else [hidden[layer] for layer in self.options.layers]
+            )
+            parts = [self._at_rows(states, ready) for states in read]
+            arrays = {"features": parts[0] if len(parts) == 1 else _joined(parts)}
             if self.options.all_layers:
                 arrays |= {f"layers.{number}": self._at_rows(states, ready) for number, states in enumerate(hidden[1:])}
             if self._views is not None:
@@ -279,11 +282,6 @@ class ForwardPass:
     def _logits(self, result: Any, ready: _Ready) -> Any:
         rows = self._at_rows(result.logits, ready)
         return rows if self._head is None else self._head.logits(self._head.hidden(rows))
-
-    def _features(self, hidden: Any, ready: _Ready) -> Any:
-        """Return the states of the chosen layers at the rows, joined where there are several."""
-        parts = [self._at_rows(hidden[layer], ready) for layer in self.options.layers]
-        return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _at_rows(self, states: Any, ready: _Ready) -> Any:
         """Return the states (batch, length, width) at the rows' positions, or their mean; (rows, width) as it is."""

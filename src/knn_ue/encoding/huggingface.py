@@ -1,9 +1,8 @@
 """Any Hugging Face text or token classifier -> Outputs."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
@@ -19,10 +18,10 @@ from knn_ue.encoding.inspection import (
     ignores_case,
     is_decoder_only,
     max_length_of,
+    note_of,
     padding_id_of,
     position_reader,
     save_model,
-    training_of,
 )
 from knn_ue.encoding.loading import (
     check_tokenizer,
@@ -44,7 +43,7 @@ from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage.schema import as_written, read_plain
 from knn_ue.tasks import TASKS, Task, task_name
-from knn_ue.types import Outputs, Step
+from knn_ue.types import Outputs, Step, join_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +91,6 @@ class HuggingFaceEncoder(Encoder):
 
     def _resolved(self, options: EncodingOptions) -> EncodingOptions:
         """Return the options as they are used with this model: nothing is left open."""
-        options.check_task(self.task)
         for layer in options.layers:
             check_layer(self.model.config, layer)
         tagging = TASKS[self.task].is_tagging
@@ -113,8 +111,8 @@ class HuggingFaceEncoder(Encoder):
 
     @property
     def training(self) -> str:
-        """How the model was trained: the name of a training method."""
-        return training_of(self.model.config)
+        """How the model was trained: the name of a training method, "plain" for a model of somebody else."""
+        return str(note_of(self.model.config).get("training", "plain"))
 
     @classmethod
     def from_pretrained(
@@ -195,8 +193,7 @@ class HuggingFaceEncoder(Encoder):
 
     def _try_out(self) -> None:
         """Run the model once, on a word: what is wrong with its files is found before a user meets it."""
-        word: Any = ["a"] if TASKS[self.task].is_tagging else ("a", "a") if TASKS[self.task].is_pair else "a"
-        made = self.pieces_of(list(read_examples([word], self.task)))
+        made = self.pieces_of([Example(("a",) * len(TASKS[self.task].input_keys))])
         if not all(np.isfinite(values).all() for values in self.forward(made.pieces).values()):
             raise ValueError("it gives no finite numbers")
 
@@ -218,17 +215,12 @@ class HuggingFaceEncoder(Encoder):
                 columns.setdefault(name, []).append(values)
         if not columns:
             columns = {name: [values] for name, values in self.forward.empty_arrays().items()}
-        joined: dict[str, Any] = {}
-        for name in list(columns):  # each column is released once joined: the peak is all plus one column
-            parts = columns.pop(name)
-            in_list = name in ("texts", "pairs", "words")
-            joined[name] = list(chain.from_iterable(parts)) if in_list else np.concatenate(parts)
-        return self._outputs(joined)
+        return join_columns(columns, class_names=self.class_names)
 
     def encode_batches(self, rows: Iterable[object], *, with_labels: bool = True) -> Iterator[Outputs]:
         """Yield the `Outputs` of a bounded number of rows at a time, in order; memory does not grow with the input."""
         for part in self._encode_windows(rows, with_labels):
-            yield self._outputs(part)
+            yield join_columns({name: [values] for name, values in part.items()}, class_names=self.class_names)
 
     def _encode_windows(
         self, rows: Iterable[object], with_labels: bool, progress: Step | None = None, total: int | None = None
@@ -280,8 +272,3 @@ class HuggingFaceEncoder(Encoder):
         if self._ignores_case:
             described["words"] = [word for example in examples for word in example.parts]
         return described
-
-    def _outputs(self, columns: Mapping[str, Any]) -> Outputs:
-        layers = [columns[name] for name in columns if name.startswith("layers.")]
-        rest = {name: values for name, values in columns.items() if not name.startswith("layers.")}
-        return Outputs(**rest, layers=layers or None, class_names=self.class_names)

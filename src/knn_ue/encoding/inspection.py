@@ -60,8 +60,13 @@ def is_decoder_only(config: Any) -> bool:
 
 
 def find_pooling(model: Any, tokenizer: Any, given: Pooling | None, *, tagging: bool) -> Pooling:
-    """Return the pooling to use for a model; raise where `given` would give every text the same features."""
+    """Return the pooling to use for a model; raise where `given` would give every text, or word, the same features."""
     if tagging:
+        if given in ("last", "mean", "cls+mean"):
+            raise InvalidInputError(
+                f'pooling="{given}" is for whole texts; a tagged word is represented by its first sub-word: '
+                'use pooling="cls" or "pooled"'
+            )
         return given or "cls"
     special: list[int] = tokenizer("")["input_ids"]
     has_cls = tokenizer.cls_token_id is not None and tokenizer.cls_token_id in special
@@ -188,11 +193,6 @@ def pooler_layers(model: Any) -> list[Any]:
 def note_training(model: Any, name: str, task: Task) -> None:
     """Record in the model's configuration how and for what it was trained, and whether it has a head of ours."""
     setattr(model.config, _NOTE, {"training": name, "task": task, "head": head_of(model) is not None})
-
-
-def training_of(config: Any) -> str:
-    """Return how the model was trained; "plain" where nothing is recorded, as for any model of somebody else."""
-    return str(note_of(config).get("training", "plain"))
 
 
 def save_model(folder: Path, model: Any) -> None:

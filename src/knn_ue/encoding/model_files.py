@@ -4,7 +4,6 @@ model.<generation>/meta.json    the record of the files
 model.<generation>/files/       config.json, model.safetensors, tokenizer.json, ... under their own names
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.errors import StorageError
-from knn_ue.storage import open_plain_file, read_folder, storage_errors, write_folder
+from knn_ue.storage import fingerprint, read_folder, storage_errors, write_folder
 from knn_ue.storage.atomic import sync, sync_tree
 from knn_ue.storage.schema import Within, as_written, read_plain
 
@@ -36,7 +35,6 @@ _NEVER_NAMES = {"adapter_config.json"}
 # A hard link takes no space, but changes with the original where that is written in place. Small files, which people
 # edit, are copied; weights are linked, and their checksum tells if someone wrote over them.
 _COPIED_BYTES = 1 << 22
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +115,11 @@ def copy_model(source: ModelSource, target: Path) -> str:
     names = [name for name, _, _ in source.state]
     _check_unchanged(source)
     identity = write_folder(
-        target, kind=KIND, options={"files": {name: _fingerprint(folder / name) for name in names}}, arrays={}
+        target,
+        kind=KIND,
+        # The source may be a link, as in the hub's cache; our own copy never is.
+        options={"files": {name: fingerprint((folder / name).resolve()) for name in names}},
+        arrays={},
     )
     (target / _FILES).mkdir()
     for name in names:
@@ -136,7 +138,7 @@ def write_model(write: Callable[[Path], None], target: Path) -> str:
         names = [name for name, _, _ in _state(files)]
         sync_tree(files)  # before anything names them
         sync(files.parent)
-        recorded = {name: _fingerprint(files / name) for name in names}
+        recorded = {name: fingerprint(files / name) for name in names}
         identity = write_folder(target, kind=KIND, options={"files": recorded}, arrays={})
         files.rename(target / _FILES)
     except BaseException:
@@ -164,7 +166,7 @@ def open_model(path: Path) -> ModelSource:
             f"{folder} must hold its weights as safetensors, and no {strange or 'other ones'}: do not trust this folder"
         )
     for name, expected in recorded.items():
-        if (folder / name).is_symlink() or _fingerprint(folder / name) != asdict(expected):
+        if (folder / name).is_symlink() or fingerprint(folder / name) != asdict(expected):
             raise StorageError(f"{folder / name} does not match its checksum: it was altered; restore it from a copy")
     return ModelSource.of(folder)
 
@@ -215,16 +217,6 @@ def _place(source: Path, target: Path) -> None:
             os.link(source.resolve(), target)
             return
     shutil.copyfile(source, target)
-
-
-def _fingerprint(path: Path) -> dict[str, Any]:
-    # The source may be a link, as in the hub's cache; our own copy never is, and is listed by name before.
-    digest, size = hashlib.sha256(), 0
-    with open_plain_file(path.resolve()) as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            size += len(block)
-    return {"size": size, "sha256": digest.hexdigest()}
 
 
 @dataclass(frozen=True, kw_only=True)

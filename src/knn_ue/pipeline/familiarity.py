@@ -7,7 +7,7 @@ scores.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,10 +29,8 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import ENTITIES, SENTENCES, Familiarity, TrainingSpace, span_means
 from knn_ue.pipeline.entity_answers import explain_sentences
 from knn_ue.tasks import TASKS
-from knn_ue.types import Outputs, Step
+from knn_ue.types import LAYER, Outputs, Step, join_columns
 
-_LAYER = "layers."
-_LISTS = ("texts", "pairs", "words")
 MAX_MEASURED = 5000  # training rows that the training space is measured on
 
 
@@ -84,9 +82,15 @@ def has_views(encoder: Encoder) -> bool:
 
 
 def encode_looking(
-    encoder: Encoder, examples: Sequence[Example], look: Callable[[Outputs], None], progress: Step | None = None
+    encoder: Encoder, examples: Sequence[Example] | Outputs, look: Callable[[Outputs], None], progress: Step | None
 ) -> Outputs:
-    """Encode examples without their views; `look` sees each window with them. Without views it is one call."""
+    """Encode examples without their views; `look` sees each window with them. Without views it is one call.
+
+    `Outputs`, which were encoded before, are looked at as one window.
+    """
+    if isinstance(examples, Outputs):
+        look(examples)
+        return replace(examples, views=None)
     if not has_views(encoder) or not examples:
         return replace(encoder.encode(examples, progress=progress), views=None)
     columns: dict[str, list[Any]] = {}
@@ -100,30 +104,14 @@ def encode_looking(
     groups = None
     if TASKS[encoder.task].is_tagging:
         groups = np.repeat(np.arange(len(examples)), [len(example.parts) for example in examples])
-    return _joined(columns, groups, outputs.class_names)
-
-
-def look_at(outputs: Outputs, look: Callable[[Outputs], None]) -> Outputs:
-    """Let `look` see outputs that were encoded before, and return them without their views."""
-    look(outputs)
-    return replace(outputs, views=None)
+    return join_columns(columns, groups=groups, class_names=outputs.class_names)
 
 
 def _columns(outputs: Outputs) -> dict[str, Any]:
     names = ("logits", "features", "labels", "decoded", "words", "pairs" if outputs.pairs is not None else "texts")
     columns = {name: getattr(outputs, name) for name in names}
-    columns |= {f"{_LAYER}{number}": layer for number, layer in enumerate(outputs.layers or ())}
+    columns |= {f"{LAYER}{number}": layer for number, layer in enumerate(outputs.layers or ())}
     return {name: values for name, values in columns.items() if values is not None}
-
-
-def _joined(columns: dict[str, list[Any]], groups: IntArray | None, class_names: Sequence[str] | None) -> Outputs:
-    """Return the rows of all windows in one record; each column is released once joined."""
-    joined: dict[str, Any] = {}
-    for name in list(columns):
-        parts = columns.pop(name)
-        joined[name] = list(chain.from_iterable(parts)) if name in _LISTS else np.concatenate(parts)
-    layers = [joined.pop(name) for name in list(joined) if name.startswith(_LAYER)]
-    return Outputs(**joined, layers=layers or None, groups=groups, class_names=class_names)
 
 
 def _shifted(progress: Step, done: int, total: int) -> Step:
@@ -139,10 +127,11 @@ def of_rows(records: Sequence[OfRow], outputs: Outputs, familiarity: Familiarity
     """Return what is said of texts or pairs, with the p-values of their rows."""
     if familiarity is None:
         return list(records)
-    found = _both(familiarity, familiarity.p_value(outputs))
+    p_values = familiarity.p_value(outputs)
+    unfamiliar = familiarity.is_unfamiliar(p_values).tolist()
     return [
-        replace(record, familiarity=p_value, unfamiliar=unfamiliar)
-        for record, (p_value, unfamiliar) in zip(records, found, strict=True)
+        replace(record, familiarity=p_value, unfamiliar=is_unfamiliar)
+        for record, p_value, is_unfamiliar in zip(records, p_values.tolist(), unfamiliar, strict=True)
     ]
 
 
@@ -220,8 +209,5 @@ def _of_spans(
 ) -> list[tuple[float, bool]]:
     if not len(start):
         return []
-    return _both(familiarity, familiarity.p_value_of(span_means(scores, start, end), kind))
-
-
-def _both(familiarity: Familiarity, p_values: FloatArray) -> list[tuple[float, bool]]:
+    p_values = familiarity.p_value_of(span_means(scores, start, end), kind)
     return list(zip(p_values.tolist(), familiarity.is_unfamiliar(p_values).tolist(), strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 from knn_ue.adapting import Adaptation, LabeledScores
 from knn_ue.answers import NeighborExample, nearest_examples
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
-from knn_ue.calibrators.contract import Calibrator, Found, take_found
+from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding.contract import Encoder
 from knn_ue.errors import NotFittedError
@@ -209,7 +209,7 @@ def nearest(
     if not found or not top:
         return [() for _ in range(len(wanted))]
     name, store = list(calibrator.stores.items())[-1]
-    return nearest_examples(take_found(found, rows)[name], wanted, store.texts_of, names=names, top=top)
+    return nearest_examples(found[name].take(rows), wanted, store.texts_of, names=names, top=top)
 
 
 def most_likely(probs: FloatArray, names: Sequence[str], top_k: int | None) -> Sequence[dict[str, float] | None]:

@@ -3,7 +3,7 @@
 The index is chosen by the validation rows: index="auto" when a pipeline is fitted, `tune_fitted` afterwards.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -27,7 +27,6 @@ from knn_ue.pipeline.familiarity import (
     ScoredViews,
     encode_looking,
     has_views,
-    look_at,
 )
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import Rows, check_leakage, check_vectors, count_stored, labeled_examples, warn_if_weak
@@ -179,12 +178,12 @@ def fit_rows(
     sampled = SampledViews(
         len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task), seed=options.seed
     )
-    stored = _encoded(encoder, train, stage(progress, "training"), sampled.look)
+    stored = encode_looking(encoder, train, sampled.look, stage(progress, "training"))
     if options.max_stored is not None:
         stored = stored.take(balanced_rows(stored.require_labels("max_stored"), options.max_stored, seed=options.seed))
     # Outputs that were given may have views that this encoder will not have when it predicts.
     scored = ScoredViews(sampled.space() if has_views(encoder) else None)
-    outputs = _encoded(encoder, validation, stage(progress, "validation"), scored.look)
+    outputs = encode_looking(encoder, validation, scored.look, stage(progress, "validation"))
     warn_if_weak(outputs)
     held_out = np.zeros(len(outputs), dtype=bool)
     if options.decisions:
@@ -319,14 +318,6 @@ def _checked(encoder: Encoder, rows: Rows | Outputs, columns: Columns | None, *,
             "use outputs of this model"
         )
     return rows
-
-
-def _encoded(
-    encoder: Encoder, rows: list[Example] | Outputs, progress: Step | None, look: Callable[[Outputs], None]
-) -> Outputs:
-    if isinstance(rows, Outputs):
-        return look_at(rows, look)
-    return encode_looking(encoder, rows, look, progress)
 
 
 def _sample(rows: list[Example], encoder: Encoder, seed: int) -> list[Example]:

@@ -67,7 +67,7 @@ class FolderContent:
         if generation_of(self.path) != self.generation:
             raise StorageError(f"{self.path} was changed by another writer: load it again, then repeat")
         for path, before in self.states.items():
-            if _state_of(path) != before:
+            if file_state(path) != before:
                 raise StorageError(
                     f"{path} was removed, replaced or written over since it was loaded: nothing was changed, restore "
                     "the folder from a copy, load it again, then repeat"
@@ -78,7 +78,7 @@ class FolderContent:
         """Raise where the mapped file was written over in place: to read what was cut off would end the process."""
         if self.mapped is None:
             return
-        now, before = _state_of(self.mapped), self.states[self.mapped]
+        now, before = file_state(self.mapped), self.states[self.mapped]
         # Removed or replaced by rename, the file that is mapped stays as it was.
         if now is not None and now[:2] == before[:2] and now != before:
             raise StorageError(
@@ -214,7 +214,7 @@ def _write_parts(
         target = folder / f"{name}.{generation}.bin"
         write(target)
         sync(target)
-        entries[name] = {"name": target.name} | _fingerprint(target)
+        entries[name] = {"name": target.name} | fingerprint(target)
     subfolders: Meta = {}
     for name, source in folders.items():
         if isinstance(source, Path):
@@ -302,7 +302,8 @@ def _verified(path: Path, entry: Meta, *, trusted: bool) -> FileState:
     return _state(found)
 
 
-def _state_of(path: Path) -> FileState | None:
+def file_state(path: Path) -> FileState | None:
+    """Return which file stands there and when it was last written, None where there is none."""
     try:
         return _state(path.lstat())
     except OSError:
@@ -313,8 +314,9 @@ def _state(found: os.stat_result) -> FileState:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _fingerprint(path: Path) -> Meta:
-    with path.open("rb") as file:
+def fingerprint(path: Path) -> Meta:
+    """Return the size and SHA-256 of a plain file."""
+    with open_plain_file(path) as file:
         return {"size": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 

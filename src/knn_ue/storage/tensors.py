@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.errors import StorageError
-from knn_ue.types import Outputs
+from knn_ue.types import LAYER, Outputs
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8, "BOOL": np.bool_}
 _MAX_HEADER_BYTES = 1 << 20
@@ -219,7 +219,6 @@ class PackedTexts:
 
 
 Arrays = dict[str, npt.NDArray[Any]]
-_LAYER = "layers."
 _WORD = "word"
 _OPTIONAL = ("features", "labels", "views", "decoded", "groups")
 
@@ -228,7 +227,7 @@ def outputs_to_arrays(outputs: Outputs) -> Arrays:
     """Return the arrays to store; the class names are for the folder's options."""
     arrays: Arrays = {"logits": outputs.logits}
     arrays |= {name: values for name in _OPTIONAL if (values := getattr(outputs, name)) is not None}
-    arrays |= {f"{_LAYER}{number}": layer for number, layer in enumerate(outputs.layers or ())}
+    arrays |= {f"{LAYER}{number}": layer for number, layer in enumerate(outputs.layers or ())}
     if outputs.pairs is not None:  # one after the other, since texts shows them joined
         arrays |= PackedTexts.pack([text for pair in outputs.pairs for text in pair]).to_arrays()
     elif outputs.texts is not None:
@@ -240,7 +239,7 @@ def outputs_to_arrays(outputs: Outputs) -> Arrays:
 
 def outputs_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], class_names: Sequence[str] | None) -> Outputs:
     """Return what `outputs_to_arrays` stored; ValueError or KeyError where it is not that. Other arrays are ignored."""
-    n_layers = sum(name.startswith(_LAYER) for name in arrays)
+    n_layers = sum(name.startswith(LAYER) for name in arrays)
     packed = PackedTexts.from_arrays(dict(arrays)) if "text_ends" in arrays else ()
     texts = [text or "" for text in packed]
     words = PackedTexts.from_arrays(dict(arrays), _WORD) if f"{_WORD}_ends" in arrays else None
@@ -248,7 +247,7 @@ def outputs_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], class_names: Seq
     return Outputs(
         logits=arrays["logits"],
         **{name: arrays.get(name) for name in _OPTIONAL},
-        layers=[arrays[f"{_LAYER}{number}"] for number in range(n_layers)] or None,
+        layers=[arrays[f"{LAYER}{number}"] for number in range(n_layers)] or None,
         class_names=class_names,
         texts=None if paired else texts or None,
         pairs=list(zip(texts[::2], texts[1::2], strict=True)) if paired else None,

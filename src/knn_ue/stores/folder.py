@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray
 from knn_ue.storage import FolderContent, write_folder
 from knn_ue.storage.schema import MAX_CLASSES, ArrayRule, Within, check_arrays, read_plain
 from knn_ue.storage.tensors import PackedTexts
@@ -95,26 +94,21 @@ def read_rows(stored: FolderContent) -> IndexedRows:
     if len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[-1] >= options.next_id):
         raise ValueError("its ids do not rise")
     check_stored_factory(options.index.factory)
-    vectors, index = _read_index(stored, options)
+    vectors = arrays["vectors"] if options.keep_vectors else None
+    if vectors is None:
+        check_keeps_vectors(options.index)
+    else:
+        check_range(vectors)  # short ones may be all that is left of longer ones
+    if vectors is not None and (options.index.factory == "Flat" or "index" not in stored.files):
+        index: Index = ExactIndex(vectors)
+    else:
+        index = read_index(stored.files["index"], (len(ids), options.n_columns), vectors, options.index)
     return IndexedRows(
         segment=Segment.of(vectors, ids, arrays["labels"], texts, index, source=stored),
         options=options.index,
         normalization=Normalization.from_arrays(options.normalize, arrays, index.n_columns),
         next_id=options.next_id,
     )
-
-
-def _read_index(stored: FolderContent, stated: _StoredOptions) -> tuple[FloatArray | None, Index]:
-    options = stated.index
-    if not stated.keep_vectors:
-        check_keeps_vectors(options)
-        shape = (len(stored.arrays["ids"]), stated.n_columns)
-        return None, read_index(stored.files["index"], shape, None, options)
-    vectors = stored.arrays["vectors"]
-    check_range(vectors)  # short ones may be all that is left of longer ones
-    if options.factory == "Flat" or "index" not in stored.files:
-        return vectors, ExactIndex(vectors)
-    return vectors, read_index(stored.files["index"], vectors.shape, vectors, options)
 
 
 _CHANGE_ROWS = 1 << 14
