@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from knn_ue.errors import InvalidInputError
-from knn_ue.types import Neighbors, Outputs, Prediction
+from knn_ue.types import Neighbors, Outputs, Prediction, join_columns
 
 LOGITS = [[2.0, 1.0, 0.0], [0.0, 3.0, 3.0], [1.0, 1.0, 5.0]]
 
@@ -221,3 +221,19 @@ def test_neighbors_are_taken_by_number_slice_or_mask(rows):
 
     assert (taken.ids.tolist(), taken.distances.tolist(), taken.labels.tolist()) == ([[4]], [[0.7]], [[2]])
     assert taken.approximate
+
+
+def test_columns_in_parts_are_joined_and_let_go_one_by_one():
+    columns = {
+        "logits": [np.zeros((2, 2)), np.ones((1, 2))],
+        "texts": [["a", "b"], ["c"]],
+        "layers.0": [np.zeros((2, 3)), np.ones((1, 3))],
+        "layers.1": [np.ones((2, 3)), np.zeros((1, 3))],
+    }
+
+    outputs = join_columns(columns, class_names=["neg", "pos"])
+
+    assert columns == {}
+    assert outputs.texts == ("a", "b", "c")
+    assert outputs.class_names == ("neg", "pos")
+    assert [layer[:, 0].tolist() for layer in outputs.layers] == [[0, 0, 1], [1, 1, 0]]
