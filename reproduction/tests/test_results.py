@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from knn_ue.errors import InvalidInputError
+from knn_ue_reproduce.markdown import to_markdown
 from knn_ue_reproduce.reproduction import Reproduction, Request, largest_difference, write_results
-from knn_ue_reproduce.results import to_csv, to_latex, to_markdown, verdicts_to_csv
+from knn_ue_reproduce.results import to_csv, to_latex, verdicts_to_csv
 from knn_ue_reproduce.tables import stored_number
 from tiny_data import tiny_scale
 
@@ -121,7 +122,8 @@ def test_the_page_is_whole_and_has_no_script_and_no_outside_address(results, tmp
     assert parser.open == []
     assert "<script" not in page
     assert "://" not in page.replace("http://www.w3.org", "")
-    assert set(files) == {"results.md", "results.tex", "results.csv", "verdicts.csv", "results.html"}
+    names = ("results.md", "results.tex", "results.csv", "league.csv", "verdicts.csv", "results.html")
+    assert set(files) == {*names, "results_sentiment.svg"}
 
 
 @pytest.mark.slow

@@ -284,3 +284,18 @@ def test_the_epsilon_of_label_smoothing_is_chosen_with_the_first_seed_and_kept(d
         for epsilon in (0.1, 0.3)
     ]
     assert chosen == (0.1 if scores[0] >= scores[1] else 0.3)
+
+
+@pytest.mark.slow
+def test_seeds_share_what_frozen_layers_say_and_cells_are_those_of_a_seed_alone(data, encoder, tmp_path):
+    plain = tiny_scale()
+    options = {name: replace(one, freeze_lower=0.5, reuse_frozen=True) for name, one in plain.options.items()}
+    scale = replace(plain, options=options)
+
+    both = run_jobs(runners(data, encoder, tmp_path / "both", scale), jobs(seeds=(0, 1)), lambda _line: None)
+    alone = run_jobs(runners(data, encoder, tmp_path / "alone", scale), jobs(seeds=(1,)), lambda _line: None)
+
+    assert not both.failed
+    assert len(list((tmp_path / "both" / "work" / "frozen").iterdir())) == 1
+    for job, content in alone.found.items():
+        assert largest_difference(content, both.found[job]) == 0.0

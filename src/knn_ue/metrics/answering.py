@@ -3,8 +3,6 @@
 As in `selective`, only the order of `confidence` matters, ties are averaged, and a weight of 2 is the row twice.
 """
 
-import math
-
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
@@ -26,8 +24,8 @@ def augrc(*, confidence: FloatArray, correct: BoolArray, sample_weight: FloatArr
     """
     scores, hits = checked_scores(confidence, correct)
     weights = checked_weights(sample_weight, len(scores))
-    columns = np.ones((len(scores), 1)) if weights is None else weights.values
-    areas = np.array([_generalized_area(scores, hits, column) for column in columns.T])
+    answered, wrong = _generalized_curve(scores, hits, np.ones((len(scores), 1)) if weights is None else weights.values)
+    areas = np.trapezoid(wrong, answered, axis=0)
     return float(areas[0]) if weights is None else weights.number(areas)
 
 
@@ -44,13 +42,10 @@ def risk_at_coverage(
     _check_share(coverage, "coverage")
     scores, hits = checked_scores(confidence, correct)
     least = max(coverage, 1e-12)  # of nothing: the risk of the first rows
-
-    def risk(column: FloatArray) -> float:
-        answered, wrong = _generalized_curve(scores, hits, column)
-        return float(np.interp(least, answered, wrong) / least)
-
     weights = checked_weights(sample_weight, len(scores))
-    return risk(np.ones(len(scores))) if weights is None else weights.each(risk)
+    answered, wrong = _generalized_curve(scores, hits, np.ones((len(scores), 1)) if weights is None else weights.values)
+    risks = np.array([np.interp(least, x, y) for x, y in zip(answered.T, wrong.T, strict=True)]) / least
+    return float(risks[0]) if weights is None else weights.number(risks)
 
 
 def coverage_at_risk(
@@ -77,23 +72,22 @@ def coverage_at_risk(
     return share(None) if weights is None else weights.each(share)
 
 
-def _generalized_area(confidence: FloatArray, correct: BoolArray, weights: FloatArray) -> float:
-    if not weights.any():
-        return math.nan
-    answered, wrong = _generalized_curve(confidence, correct, weights)
-    return float(np.trapezoid(wrong, answered))
-
-
 def _generalized_curve(
     confidence: FloatArray, correct: BoolArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the shares of answered rows and of wrong ones among all, from 0 on, where equal confidences end."""
+    """Return the shares of answered rows and of wrong ones among all, from 0 on, where equal confidences end.
+
+    `weights` (n, draws) give a column each; NaN where all are 0.
+    """
     order = np.argsort(-confidence, kind="stable")
-    scores, total = confidence[order], weights.sum()
-    answered = np.cumsum(weights[order]) / total
-    wrong = np.cumsum(weights[order] * ~correct[order]) / total
+    scores, total = confidence[order], weights.sum(axis=0)
     last = np.append(scores[1:] != scores[:-1], True)
-    return np.append(0.0, answered[last]), np.append(0.0, wrong[last])
+    counted = weights[order]
+    answered, wrong = (
+        np.concatenate([np.zeros((1, len(total))), np.cumsum(part, axis=0)[last]]) / np.where(total > 0, total, np.nan)
+        for part in (counted, counted * ~correct[order, None])
+    )
+    return answered, wrong
 
 
 def _check_share(value: float, name: str) -> None:
