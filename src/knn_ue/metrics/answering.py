@@ -25,7 +25,7 @@ def augrc(*, confidence: FloatArray, correct: BoolArray, sample_weight: FloatArr
     scores, hits = checked_scores(confidence, correct)
     weights = checked_weights(sample_weight, len(scores))
     answered, wrong = _generalized_curve(scores, hits, np.ones((len(scores), 1)) if weights is None else weights.values)
-    areas = np.trapezoid(wrong, answered, axis=0)
+    areas = np.asarray(np.trapezoid(wrong, answered, axis=0))
     return float(areas[0]) if weights is None else weights.number(areas)
 
 
