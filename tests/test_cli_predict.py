@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cli_files import data_of, read_lines, run, start, write_rows
+from cli_files import data_of, read_lines, run, write_rows
 from knn_ue.cli.answer_file import AnswerFile, same_answer
 from knn_ue.data import TextRow
 from knn_ue.errors import InvalidInputError, StorageError
 from tiny_models import text_rows, tiny_model
+from torture.processes import start_command, wait
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -48,17 +49,19 @@ def expected(ue, source, tmp_path_factory) -> list[object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_an_interrupted_run_is_continued_to_the_same_answers(ue, source, expected, tmp_path, sent, code):
+def test_an_interrupted_run_is_continued_to_the_same_answers(
+    ue, source, expected, tmp_path, tmp_path_factory, sent, code
+):
     output = tmp_path / "answers.jsonl"
     part = tmp_path / "answers.jsonl.part"
-    process = start("predict", ue, "--input", source, "--output", output)
-    while process.poll() is None and not (part.exists() and part.stat().st_size):
+    log = tmp_path_factory.mktemp("log") / "log"
+    process = start_command(log, "predict", ue, "--input", source, "--output", output)
+    while process.is_alive() and not (part.exists() and part.stat().st_size):
         time.sleep(0.005)
 
     os.kill(process.pid, sent)
-    _, shown = process.communicate(timeout=60)
 
-    assert (process.returncode, output.exists(), "Traceback" in shown) == (code, False, False)
+    assert (wait(process, 60), output.exists(), "Traceback" in log.read_text()) == (code, False, False)
     resumed = run("predict", ue, "--input", source, "--output", output, "--resume")
     assert resumed.exit_code == 0, resumed.output
     assert same_answer(read_lines(output), expected)

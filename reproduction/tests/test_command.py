@@ -1,13 +1,8 @@
 """The command, as people run it: listed, run, killed and resumed, at both scales."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -15,21 +10,11 @@ from typer.testing import CliRunner
 from knn_ue.cli import app
 from knn_ue_reproduce.reproduction import largest_difference
 from tiny_data import write_data
-
-ROOT = Path(__file__).parents[2]
-SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("src", "reproduction/src"))
+from torture.processes import kill, start, start_command, wait
 
 
 def invoke(*arguments):
     return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
-
-
-def started(*arguments, output=subprocess.DEVNULL):
-    """Start the command as a process of its own; leave the `with` block to wait for it."""
-    code = "from knn_ue.cli import app; app()"
-    environment = os.environ | {"PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", code, "reproduce", *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stdout=output, stderr=output, text=True)
 
 
 def cells_of(folder):
@@ -80,13 +65,12 @@ def test_the_papers_scale_runs_end_to_end_on_a_tiny_model_and_tiny_files(tiny_mo
     data = write_data(tmp_path / "data", tasks=("nli",))
     deberta = tiny_model("deberta-v2", "text-classification")
 
-    with (tmp_path / "log").open("w") as log:
-        arguments = ("--scale", "paper", "--seeds", 1, "--data", data, "--encoder", deberta, "--out", tmp_path)
-        with started("nli", "brier", "time-k", *arguments, "--draws", 20, output=log) as process:
-            process.wait(timeout=400)
+    arguments = ("--scale", "paper", "--seeds", 1, "--data", data, "--encoder", deberta, "--out", tmp_path)
+    process = start_command(tmp_path / "log", "reproduce", "nli", "brier", "time-k", *arguments, "--draws", 20)
+    code = wait(process, 400)
 
     output = (tmp_path / "log").read_text()
-    assert process.returncode == 0, output
+    assert code == 0, output
     assert "3 tables" in output, output
     cells = cells_of(tmp_path / "cells")
     assert {name.split(".seed")[0] for name in cells} >= {"sngp", "posterior", "mdsn", "dac", "knn-ue", "mc-dropout"}
@@ -97,19 +81,20 @@ def test_the_papers_scale_runs_end_to_end_on_a_tiny_model_and_tiny_files(tiny_mo
 
 @pytest.mark.slow
 def test_a_run_killed_at_random_moments_and_resumed_has_the_same_cells(data, encoder, tmp_path):
-    arguments = ("weights", "--seeds", 2, "--data", data, "--encoder", encoder, "--draws", 20)
+    arguments = ("reproduce", "weights", "--seeds", 2, "--data", data, "--encoder", encoder, "--draws", 20)
     chance = random.Random(20)
+    wait(start(int), 600)  # the process that others are forked from has loaded everything
 
     began = time.monotonic()
-    with started(*arguments, "--out", tmp_path / "whole") as whole:
-        assert whole.wait(timeout=900) == 0
+    whole = start_command(tmp_path / "log", *arguments, "--out", tmp_path / "whole")
+    assert wait(whole, 900) == 0, (tmp_path / "log").read_text()
     took = time.monotonic() - began
-    for _ in range(2):
-        with started(*arguments, "--out", tmp_path / "killed") as process:
-            time.sleep(chance.uniform(0.2, 0.8) * took)
-            process.send_signal(signal.SIGKILL)
-    with started(*arguments, "--out", tmp_path / "killed") as resumed:
-        assert resumed.wait(timeout=900) == 0
+    for _ in range(3):
+        process = start_command(tmp_path / "log", *arguments, "--out", tmp_path / "killed")
+        time.sleep(chance.uniform(0.1, 0.3) * took)
+        assert kill(process) == -9, "it ended before it was killed"
+    resumed = start_command(tmp_path / "log", *arguments, "--out", tmp_path / "killed")
+    assert wait(resumed, 900) == 0, (tmp_path / "log").read_text()
 
     expected, found = cells_of(tmp_path / "whole" / "cells"), cells_of(tmp_path / "killed" / "cells")
     assert set(found) == set(expected)

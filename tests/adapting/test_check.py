@@ -76,6 +76,19 @@ def test_the_numbers_after_come_from_scales_that_have_not_seen_the_row():
     assert (cross_validated(flipped, seed=0) != scales).any()
 
 
+def test_words_of_one_sentence_are_held_out_together():
+    groups = np.repeat(np.arange(12), 4)
+    says, right = np.random.default_rng(0).uniform(0.9, 0.99, 48), np.random.default_rng(1).random(48) < 0.6
+    other = np.where(np.arange(48) == 9, ~right, right)  # a word of the third sentence
+
+    before, after = (
+        cross_validated(LabeledScores.of_scores(says, correct, groups=groups), gate=False) for correct in (right, other)
+    )
+
+    np.testing.assert_array_equal(before[8:12], after[8:12])
+    assert (before != after).sum() >= 36
+
+
 def test_no_entity_among_the_labels_leaves_entities_as_they_are():
     none = LabeledScores.of_scores(np.empty(0), np.empty(0, dtype=bool))
 

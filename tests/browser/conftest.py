@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipelines import PAIR, TEXT, WORDS, fit
-from serving_process import serving
 from tiny_models import one_thread, save_tiny_model
+from torture.forked_server import serving
 
 __all__ = ["one_thread"]
 

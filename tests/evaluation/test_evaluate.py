@@ -178,6 +178,7 @@ def test_every_interval_belongs_to_the_number_shown(name):
 
     found = evaluation.tables[name]
 
+    assert list(found.intervals) == ["raw", "calibrated"]
     for method, intervals in found.intervals.items():
         assert {metric: x.estimate for metric, x in intervals.items()} == found[method]
 

@@ -1,6 +1,7 @@
 """A faiss file made by an enemy, right checksum and all, is refused or harmless: faiss neither crashes nor hangs."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,12 +47,11 @@ def fuzz(n_times, factories):
 
 @pytest.mark.slow
 def test_mutated_index_files_are_refused_or_harmless():
-    assert len(fuzz(60, FACTORIES)) == len(FACTORIES)
+    lines = fuzz(150, FACTORIES)  # make torture opens thousands
 
-
-@pytest.mark.slow
-def test_thousands_of_mutated_index_files_are_refused_or_harmless():
-    assert len(fuzz(400, FACTORIES)) == len(FACTORIES)
+    refused = {name: int(count) for name, count in (re.match(r"(.+): (\d+) of 150 refused", x).groups() for x in lines)}
+    assert list(refused) == FACTORIES
+    assert all(10 < count < 150 for count in refused.values()), refused  # both happened
 
 
 @pytest.fixture(scope="module")

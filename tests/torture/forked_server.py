@@ -2,16 +2,20 @@
 
 import http.client
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from serving_process import Server
 from torture.processes import kill, start_command
 
-_LOADING = 120.0
+_LOADING = 180.0
+_NUMBERS = count()
 BROKEN = (OSError, http.client.HTTPException, ValueError)  # what a client sees of a server that dies
 
 
@@ -29,12 +33,32 @@ class ForkedServer(Server):
         """Return when it answers; raise with its last words where it ended instead."""
         end = time.monotonic() + _LOADING
         while time.monotonic() < end and self.running.is_alive():
-            for line in self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else ():
+            for line in self.lines if self.log.exists() else ():
                 if '"listening"' in line:
                     self.port = int(json.loads(line)["address"].rsplit(":", 1)[1])
                     return self
             time.sleep(0.02)
         raise RuntimeError(f"the server does not come up: {self.log.read_text()[-500:]}")
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        assert self.running.pid is not None
+        return self.running.pid
+
+    @property
+    def lines(self) -> list[str]:
+        """What it has printed."""
+        return self.log.read_text(encoding="utf-8").splitlines()
+
+    def end(self, sent: signal.Signals = signal.SIGTERM, *, seconds: float = 60) -> int:
+        """Send a signal and return the exit code; the log is complete then."""
+        self.is_killed = True
+        if self.running.is_alive():
+            os.kill(self.pid, sent)
+        self.running.join(seconds)
+        assert self.running.exitcode is not None, f"it runs on after {sent.name}"
+        return self.running.exitcode
 
     def kill(self) -> int | None:
         """End it as a crash would."""
@@ -65,3 +89,13 @@ def forked_servers(folder: Path, work: Path, n_servers: int, *arguments: object)
     finally:
         for server in servers:
             server.kill()
+
+
+@contextmanager
+def serving(folder: Path, *arguments: object) -> Iterator[ForkedServer]:
+    """Serve a folder while the block runs; whatever happens, the process ends with it."""
+    server = ForkedServer(folder, folder.parent / f"{folder.name}-server{next(_NUMBERS)}.log", *arguments)
+    try:
+        yield server.wait()
+    finally:
+        server.kill()

@@ -5,10 +5,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+_TESTS = str(Path(__file__).parents[1])
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["torture.preload"])
 
@@ -16,8 +18,22 @@ _FORKS.set_forkserver_preload(["torture.preload"])
 def start(function: Callable[..., object], *arguments: object) -> BaseProcess:
     """Run a function of a module in a process of its own; it ends with ours."""
     process = _FORKS.Process(target=function, args=arguments, daemon=True)
-    process.start()
+    with _tests_on_path():
+        process.start()
     return process
+
+
+@contextmanager
+def _tests_on_path() -> Iterator[None]:
+    """Let the process that others are forked from find what it loads; of our own path it knows nothing."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_TESTS, before)))
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 def start_command(log: Path, *arguments: object) -> BaseProcess:

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from serving_process import serving
+from torture.forked_server import serving
 
 schemathesis = pytest.importorskip("schemathesis")
 # Which labels, ids and kinds of input are right is known to the folder, not to the schema.

@@ -1,6 +1,10 @@
-"""A real server in a real process: loaded until it refuses, killed, fed garbage; and nothing is lost."""
+"""A real server in a real process: loaded until it refuses, killed, fed garbage; and nothing is lost.
+
+Most are forks of a process that has loaded everything; the last two start from nothing, as a user's do.
+"""
 
 import json
+import os
 import random
 import resource
 import signal
@@ -14,7 +18,9 @@ import pytest
 
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.storage.atomic import locked
-from serving_process import Server, serving
+from serving_process import Server
+from serving_process import serving as serving_from_nothing
+from torture.forked_server import serving
 
 pytestmark = pytest.mark.slow
 HEAD = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -184,7 +190,7 @@ def test_sigterm_ends_in_time_though_a_change_waits_for_another_process(folder):
 
 def test_too_many_connections_are_refused_in_words_and_files_stay_free(folder):
     with serving(folder()) as server, ExitStack() as stack:
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (256, 256))  # 128 connections
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (256, 256))  # 128 connections
 
         def connect():
             return stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
@@ -260,7 +266,7 @@ def test_sighup_reads_the_folder_again(folder, tmp_path):
     rows = write_rows(tmp_path / "new.jsonl", [{"text": "from the shell", "label": "neg"}])
     with serving(path) as server:
         assert run("index", "add", path, "--input", rows, "--device", "cpu").exit_code == 0
-        server.process.send_signal(signal.SIGHUP)
+        os.kill(server.pid, signal.SIGHUP)
         deadline = time.monotonic() + 60
         while server.ask("GET", "/info")[1]["n_stored"] != 61:
             assert time.monotonic() < deadline
@@ -271,7 +277,7 @@ def test_a_damaged_folder_is_refused_in_one_sentence(folder):
     path = folder()
     next(path.glob("arrays.*")).write_bytes(b"")
 
-    with pytest.raises(RuntimeError) as refused, serving(path):
+    with pytest.raises(RuntimeError) as refused, serving_from_nothing(path):
         pass
 
     lines = str(refused.value).strip().splitlines()
@@ -282,7 +288,7 @@ def test_a_token_from_a_file_is_asked_for(folder, tmp_path):
     token = tmp_path / "token"
     token.write_text("correct-horse-battery-staple\n")
 
-    with serving(folder(), "--token-file", token) as server:
+    with serving_from_nothing(folder(), "--token-file", token) as server:
         assert server.ask("GET", "/info")[0] == 401
         assert server.ask("GET", "/info", Authorization="Bearer correct-horse-battery-staple")[0] == 200
         assert server.end(signal.SIGINT) == 130
