@@ -1,6 +1,7 @@
 """The demo on texts, with a tiny model and files in place of MiniLM and the VADER sets."""
 
 import json
+import shutil
 
 import pytest
 
@@ -24,11 +25,9 @@ SMALL = Size(max_steps=3, max_length=32, n_bootstrap=3)
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def sources(tmp_path, monkeypatch):
-    """Six files in place of the six sets."""
+def write_sources(folder, monkeypatch):
+    """Write six files in place of the six sets."""
     monkeypatch.delenv("KNN_UE_CACHE", raising=False)
-    folder = tmp_path / "data"
     folder.mkdir()
     sizes = {"train": 60, "validation": 40, "test": 30, "amazon": 20, "nyt": 20, "tweets": 20}
     starts = [0, 100, 200, 300, 400, 500]
@@ -40,22 +39,32 @@ def sources(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def sources(tmp_path, monkeypatch):
+    return write_sources(tmp_path / "data", monkeypatch)
+
+
+@pytest.fixture(scope="module")
 def encoder(tiny_model):
     return tiny_model("bert", "text-classification")
 
 
-def test_the_demo_writes_the_report_and_a_folder_that_answers(sources, encoder, tmp_path):
-    result = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+@pytest.fixture(scope="module")
+def result(encoder, tmp_path_factory):
+    """One run, for tests that only look at what it wrote."""
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        write_sources(folder / "data", monkeypatch)
+        return run_text_demo(folder / "out", size=SMALL, encoder=encoder)
 
+
+def test_the_demo_writes_the_report_and_a_folder_that_answers(result):
     assert result.report.read_text(encoding="utf-8").startswith("<!")
     assert run("explain", result.ue, "a great film").exit_code == 0
     assert len(result.explanations) == len(text_demo.EXPLAINED)
 
 
-def test_the_report_begins_with_what_was_noticed_and_what_labels_do(sources, encoder, tmp_path):
-    result = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
-
-    page = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+def test_the_report_begins_with_what_was_noticed_and_what_labels_do(result):
+    page = result.report.with_name("report.md").read_text(encoding="utf-8")
     domains, strange = result.loop.tables
     assert [row[0] for row in domains.rows][1:] == ["amazon", "nyt", "tweets"]
     assert domains.headings[-1] == "after 10 labels" and all("±" in row[-1] for row in domains.rows)
@@ -63,65 +72,74 @@ def test_the_report_begins_with_what_was_noticed_and_what_labels_do(sources, enc
     assert page.index(result.loop.sentence) < page.index("No prediction changes") < page.index("20 draws")
 
 
-def test_the_table_has_every_method_on_every_set(sources, encoder, tmp_path):
-    _, *lines = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).summary()
+def test_the_table_has_every_method_on_every_set(result):
+    _, *lines = result.summary()
 
     methods = ["softmax", "temperature", "knn-ue-no-label", "knn-ue", "dac"]
     assert [line[:2] for line in lines] == [[s, m] for s in ("test", "amazon", "nyt", "tweets") for m in methods]
 
 
-def test_the_second_run_neither_trains_nor_encodes_and_finds_the_same(sources, encoder, tmp_path):
-    first = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+@pytest.fixture
+def again(result, encoder, tmp_path, monkeypatch):
+    """Return a function that runs the demo again in a copy of the first run's folder."""
+    shutil.copytree(result.report.parent, tmp_path / "out")
+    monkeypatch.delenv("KNN_UE_CACHE", raising=False)
+    for name in text_demo.SOURCES:
+        monkeypatch.setitem(text_demo.SOURCES, name, str(result.report.parents[1] / "data" / f"{name}.jsonl"))
+    return lambda: run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
 
-    second = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
 
-    assert {"train", "encode"} <= set(first.seconds)
+def test_the_second_run_neither_trains_nor_encodes_and_finds_the_same(result, again):
+    second = again()
+
+    assert {"train", "encode"} <= set(result.seconds)
     assert not {"train", "encode"} & set(second.seconds)
-    assert second.summary() == first.summary()
+    assert second.summary() == result.summary()
+    assert generation_of(second.ue) == generation_of(result.ue)
 
 
-def test_a_run_from_nothing_finds_the_same(sources, encoder, tmp_path):
-    tables = [run_text_demo(tmp_path / name, size=SMALL, encoder=encoder).summary() for name in ("one", "two")]
+def test_a_run_from_nothing_finds_the_same(result, sources, encoder, tmp_path):
+    other = run_text_demo(tmp_path / "other", size=SMALL, encoder=encoder)
 
-    assert tables[0] == tables[1]
-
-
-def test_other_texts_are_not_taken_from_the_cache(sources, encoder, tmp_path):
-    run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
-    write_rows(sources / "tweets.jsonl", text_rows(20, start=900))
-
-    again = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
-
-    assert ("train" in again.seconds, "encode" in again.seconds) == (False, True)
+    assert "train" in other.seconds
+    assert other.summary() == result.summary()
 
 
-def test_what_is_damaged_in_the_cache_is_made_again(sources, encoder, tmp_path):
-    first = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
-    for path in (tmp_path / "out" / "cache").glob("outputs-*/*.safetensors"):
+def test_other_texts_are_not_taken_from_the_cache(again, tmp_path, monkeypatch):
+    other = write_rows(tmp_path / "tweets.jsonl", text_rows(20, start=900))
+    monkeypatch.setitem(text_demo.SOURCES, "tweets", str(other))
+
+    seconds = again().seconds
+
+    assert ("train" in seconds, "encode" in seconds) == (False, True)
+
+
+def test_what_is_damaged_in_the_cache_is_made_again(result, again, tmp_path):
+    damaged = list((tmp_path / "out" / "cache").glob("outputs-*/*.safetensors"))
+    for path in damaged:
         path.write_bytes(path.read_bytes()[:-4] + b"junk")
 
-    again = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+    second = again()
 
-    assert again.summary() == first.summary()
+    assert damaged and "encode" in second.seconds
+    assert second.summary() == result.summary()
 
 
-def test_the_report_is_read_back_as_it_was_written(sources, encoder, tmp_path, monkeypatch):
-    first = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+def test_the_report_is_read_back_as_it_was_written(result, again, monkeypatch):
     monkeypatch.setattr("knn_ue.demo.text_report.build_report", None)
 
-    again = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+    second = again()
 
-    assert again.evaluation.to_json() == first.evaluation.to_json()
-    assert list(again.verdicts) == list(first.verdicts)
+    assert second.evaluation.to_json() == result.evaluation.to_json()
+    assert list(second.verdicts) == list(result.verdicts)
 
 
-def test_a_report_that_was_edited_is_written_again(sources, encoder, tmp_path):
-    report = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).report
-    report.write_text("all is well")
+def test_a_report_that_was_edited_is_written_again(result, again, tmp_path):
+    (tmp_path / "out" / "report.html").write_text("all is well")
 
-    run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
+    again()
 
-    assert report.read_text(encoding="utf-8") != "all is well"
+    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8") == result.report.read_text(encoding="utf-8")
 
 
 def test_the_cache_may_live_elsewhere(sources, encoder, tmp_path, monkeypatch):
@@ -133,15 +151,11 @@ def test_the_cache_may_live_elsewhere(sources, encoder, tmp_path, monkeypatch):
     assert len(list((tmp_path / "kept" / "demo").glob("model-*"))) == 1
 
 
-def test_the_folder_is_written_again_when_the_program_has_changed(sources, encoder, tmp_path, monkeypatch):
-    ue = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).ue
-    before = generation_of(ue)
+def test_the_folder_is_written_again_when_the_program_has_changed(result, again, monkeypatch):
     here = key_of_program
     monkeypatch.setattr(text_demo, "key_of_program", lambda *stages: here(*stages) if stages else "another program")
 
-    run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
-
-    assert generation_of(ue) != before
+    assert generation_of(again().ue) != generation_of(result.ue)
 
 
 def test_the_report_names_the_command_that_made_it(sources, encoder, tmp_path, monkeypatch):
@@ -153,9 +167,7 @@ def test_the_report_names_the_command_that_made_it(sources, encoder, tmp_path, m
     assert context["command"] == "knn-ue demo --quick"
 
 
-def test_the_best_of_each_set_is_marked(sources, encoder, tmp_path):
-    result = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
-
+def test_the_best_of_each_set_is_marked(result):
     numbers = json.loads(result.report.with_name("report.json").read_text(encoding="utf-8"))["tables"]["nyt"]["scores"]
     best = min(numbers, key=lambda method: numbers[method]["nll"])
     marked = [line[1] for line in result.summary() if line[0] == "nyt" and line[4].endswith("*")]

@@ -186,7 +186,7 @@ def test_every_interval_belongs_to_the_number_shown(name):
 def test_an_interval_holds_the_accuracy_and_is_as_wide_as_theory_says():
     test = small(n_rows=400)
 
-    evaluation = evaluate(FixedTemperature(2.0), test, n_bootstrap=400)
+    evaluation = evaluate(FixedTemperature(2.0), test, n_bootstrap=150)
 
     interval, accuracy = evaluation.tables["test"].intervals["raw"]["accuracy"], evaluation["raw"]["accuracy"]
     assert interval.low < accuracy < interval.high
@@ -202,7 +202,7 @@ def test_words_of_one_sentence_are_drawn_together():
 
     widths = []
     for test in (copied, grouped):
-        interval = evaluate(FixedTemperature(2.0), test, n_bootstrap=200).tables["test"].intervals["raw"]["nll"]
+        interval = evaluate(FixedTemperature(2.0), test, n_bootstrap=60).tables["test"].intervals["raw"]["nll"]
         widths.append(interval.high - interval.low)
 
     assert widths[1] > 2 * widths[0]

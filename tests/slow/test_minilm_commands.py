@@ -9,6 +9,8 @@ import pytest
 
 from cli_files import read_lines, run, write_rows
 from knn_ue.data.vader import fetch_sdist
+from knn_ue.demo import text_demo
+from knn_ue.demo.text_demo import Size
 from knn_ue.errors import InvalidInputError
 
 pytest.importorskip("torch")
@@ -108,7 +110,8 @@ def test_explain_shows_neighbors_with_their_texts(made):
     assert all(near["text"] for word in explained for near in word["neighbors"])
 
 
-def test_the_quick_demo_ends_with_a_report_and_a_folder_that_explains(tmp_path):
+def test_the_quick_demo_ends_with_a_report_and_a_folder_that_explains(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_demo, "QUICK", Size(max_steps=4, max_rows=60, n_bootstrap=5))  # quicker still
     try:
         fetch_sdist()
     except InvalidInputError as error:

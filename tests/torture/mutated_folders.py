@@ -80,7 +80,7 @@ def _run_batches(plan: Plan, folder: Path) -> None:
     while running or goes_on():
         while len(running) < plan.workers and goes_on():
             victim = order.pop(0) if order else rng.choices(names, shares)[0]
-            size = _BATCH if plan.loads or plan.seconds > 120 else 3
+            size = _BATCH if plan.loads or plan.seconds > 120 else 3 if plan.seconds > 5 else 1
             size = min(size, plan.loads - n_begun) if plan.loads else size
             begin(victim, next_number[victim], next_number[victim] + size)
             next_number[victim] += size

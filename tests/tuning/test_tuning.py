@@ -16,7 +16,7 @@ from knn_ue.types import Outputs
 @pytest.fixture(scope="module")
 def wide():
     """Train and validation outputs whose features lie in 96 columns, so that there is something to compress."""
-    train, validation, _, _ = pockets(n_train=3000, n_validation=600, n_test=10, n_out=10, seed=0)
+    train, validation, _, _ = pockets(n_train=1200, n_validation=300, n_test=10, n_out=10, seed=0)
     turn = np.random.default_rng(0).normal(size=(train.features.shape[1], 96)).astype(np.float32)
 
     def widened(outputs):
@@ -72,12 +72,12 @@ def test_the_exact_search_comes_first_and_is_always_good_enough(thorough):
 def test_every_family_and_mode_is_tried_when_thorough(thorough):
     tried = [trial.options for trial in thorough.trials[1:]]
 
-    wanted = [options for family in index_families(3000, 96) for settings in family.modes() for options in settings]
+    wanted = [options for family in index_families(1200, 96) for settings in family.modes() for options in settings]
     assert tried == wanted
 
 
 def test_a_memory_limit_excludes_what_holds_more(wide):
-    limit = 200_000
+    limit = 100_000
 
     found = tune(wide, tolerance=Tolerance(nll=1.0, ece=1.0, max_bytes=limit))
 
@@ -106,7 +106,7 @@ def test_slower_settings_than_an_exact_search_that_does_not_fit_are_tried_too(wi
 
     monkeypatch.setattr(IndexTrials, "measure", measure)
 
-    found = tune(wide, tolerance=Tolerance(max_bytes=200_000))
+    found = tune(wide, tolerance=Tolerance(max_bytes=100_000))
 
     assert (found.chosen.n_probe, found.chosen.recompute) == (4, False)
     assert not any(options.recompute and options.n_probe not in (1, None) for options in tried)  # none of them fits
@@ -136,9 +136,9 @@ def test_nearest_is_the_best_that_fits_or_else_the_smallest(max_bytes, nearest):
     ("change", "words"),
     [
         ({"vectors": [1.0, 2.0]}, "vectors must have two dimensions"),
-        ({"vectors": np.full((3000, 96), np.nan)}, "vectors must be finite"),
-        ({"vectors": np.ones((3000, 95))}, "validation features must have the 95 columns of vectors, got 96"),
-        ({"labels": np.zeros(5, int)}, "labels has 5 rows but 3000 are expected"),
+        ({"vectors": np.full((1200, 96), np.nan)}, "vectors must be finite"),
+        ({"vectors": np.ones((1200, 95))}, "validation features must have the 95 columns of vectors, got 96"),
+        ({"labels": np.zeros(5, int)}, "labels has 5 rows but 1200 are expected"),
         ({"n_neighbors": 0}, "n_neighbors must be a whole number of at least 1"),
     ],
 )
