@@ -20,15 +20,18 @@ TOOLS := $(VENV)/.tools-installed
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO))
 	$(BIN)/knn-ue demo --out knn-ue-demo
 
-# One thread a process: two processes with two threads each would wait for each other.
+# One thread a process: more would wait for each other. Three processes, also on two cores: a third of the time a test
+# waits, for the disk, a server or a process that it kills.
+WORKERS ?= 3
+
 test: $(REPRODUCE) $(MODELS)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 check: $(REPRODUCE)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -q -m "not slow"
 
 # Attacks on folders, writers and servers, for an hour: MINUTES=10, LOADS=200000 (mutated folders), SEED=1, ONLY="store stop".
 torture: $(STAMP)
