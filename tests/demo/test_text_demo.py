@@ -158,10 +158,10 @@ def test_the_folder_is_written_again_when_the_program_has_changed(result, again,
     assert generation_of(again().ue) != generation_of(result.ue)
 
 
-def test_the_report_names_the_command_that_made_it(sources, encoder, tmp_path, monkeypatch):
+def test_the_report_names_the_command_that_made_it(again, monkeypatch):
     monkeypatch.setattr("knn_ue.demo.text_demo.QUICK", SMALL)
 
-    report = run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder).report
+    report = again().report
 
     context = json.loads(report.with_name("report.json").read_text(encoding="utf-8"))["context"]
     assert context["command"] == "knn-ue demo --quick"
