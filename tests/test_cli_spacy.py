@@ -94,7 +94,10 @@ def rows(path, *lines):
 
 
 BAD_FILES = {
-    "no entity": ([{"text": "nobody came", "entities": []}] * 4, "the training texts must hold labeled entities"),
+    "no entity": (
+        [{"text": f"nobody came {n}", "entities": []} for n in range(4)],
+        "the training texts must hold labeled entities",
+    ),
     "an entity past the end": ([{"text": "Oslo", "entities": [[0, 9, "LOC"]]}], "must lie within its text of 4"),
     "a number for an entity": ([{"text": "Oslo", "entities": [7]}], "an entity must be start, end and type"),
     "a type that is missing": ([{"text": "Oslo", "entities": [[0, 4, None]]}], "an entity must be start, end and type"),

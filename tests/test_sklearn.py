@@ -20,17 +20,25 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFo
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from knn_ue import Datastore, KnnUE, Outputs
 from knn_ue.arrays import softmax
+from knn_ue.errors import InvalidInputError
 from knn_ue.sklearn import KnnUEClassifier
 from knn_ue.types import Neighbors
 from knn_ue.weighting import fit_weight
 
+
+def as_it_is(estimator, X):
+    del estimator
+    return X
+
+
 CHECKED = [
     KnnUEClassifier(),
+    KnnUEClassifier(SVC(), features=as_it_is),
     KnnUEClassifier(make_pipeline(StandardScaler(), LinearSVC()), normalize="l2", use_labels=False, max_stored=20),
     KnnUEClassifier(RandomForestClassifier(5, random_state=0), cv=3),
 ]
@@ -361,3 +369,19 @@ def test_any_splitter_may_define_the_folds(data):
 
     held_out = KnnUEClassifier(n_neighbors=8).fit(X[100:], y[100:], X_val=X[:100], y_val=y[:100])
     assert model.calibrator_.params_ == held_out.calibrator_.params_
+
+
+BAD_FEATURES = {
+    "one column": (lambda _, X: X[:, 0], "with a row for each of the 320 rows of X"),
+    "other rows": (lambda _, X: X[:3], r"got the shape \(3, 6\)"),
+    "texts": (lambda _, X: [["a"]] * len(X), "an array of numbers"),
+    "missing values": (lambda _, X: np.full_like(X, np.nan), "NaN or infinity: impute in the function"),
+}
+
+
+@pytest.mark.parametrize(("features", "words"), BAD_FEATURES.values(), ids=list(BAD_FEATURES))
+def test_what_a_function_of_features_returns_is_checked(data, features, words):
+    X, y, *_ = data
+
+    with pytest.raises(InvalidInputError, match=words):
+        KnnUEClassifier(features=features).fit(X, y)

@@ -121,7 +121,8 @@ def test_the_spans_of_a_categorizer_may_be_its_labels(tmp_path):
     opened = spacy.load(tmp_path / "fitted")
 
     assert done.types == ("LOC", "PER") and done.n_entities > 50
-    scored = [span for span in opened(TEXT).spans["sc"] if span._.confidence is not None]
+    doc = opened(TEXT)
+    scored = [span for span in doc.spans["sc"] if span._.confidence is not None]
     (answer,) = UncertaintyPipeline.load(tmp_path / "fitted" / "knn_ue_entities")(TEXT)
     assert [round(x._.confidence, 5) for x in sorted(scored)] == [round(x.score, 5) for x in answer.entities]
     assert scored

@@ -55,20 +55,16 @@ def read_rows(estimator: Any, features: Features, X: Any) -> tuple[Any, FloatArr
 
 def _checked(found: Any, n_rows: int) -> Any:
     """Return what a function of the user gave, if neighbors can be compared by it."""
-    found = found if issparse(found) else np.asarray(found)
-    shape = found.shape
-    if len(shape) != 2 or shape[0] != n_rows or not shape[1]:
-        raise InvalidInputError(
-            f"the function features must return an array with a row for each of the {n_rows} rows of X, got the shape "
-            f"{shape}: return (n, columns)"
-        )
-    if found.dtype.kind not in "fiub":
-        raise InvalidInputError(
-            f"the function features must return numbers, got the type {found.dtype}: encode them in the function"
-        )
-    if not np.isfinite(found.data if issparse(found) else found).all():
+    rule = f"the function features must return an array of numbers with a row for each of the {n_rows} rows of X"
+    try:
+        numbers = check_array(found, accept_sparse="csr", ensure_all_finite=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{rule} ({str(error).splitlines()[0]}): return (n, columns)") from None
+    if numbers.shape[0] != n_rows:
+        raise InvalidInputError(f"{rule}, got the shape {numbers.shape}: return (n, columns)")
+    if not np.isfinite(numbers.data if issparse(numbers) else numbers).all():
         raise InvalidInputError("the function features returned NaN or infinity: impute in the function")
-    return found
+    return numbers
 
 
 def class_logits(estimator: Any, X: Any) -> FloatArray:
