@@ -1,11 +1,12 @@
 """How much do a few labels of a new domain help? Calibration against the number of labels, on every set at hand.
 
-    python benchmarks/adapting.py --lab LAB --out benchmarks/adapting.json
+    python benchmarks/adapting.py --lab LAB --out benchmarks/adapting.json [--entities WORK --data ../shared/data]
 
-LAB holds the arrays of fine-tuned models that `benchmarks/lab.py` writes. For each task, seed and set: kNN-UE is fitted
-in domain, 10 to 200 rows (sentences in tagging) are drawn at random 20 times, each method is fitted on them, and the
-other rows are measured. The prior and the gate
-of ours were chosen by `adapting_choice.py`, on in-domain inputs with labels drawn by chance.
+LAB holds the arrays of fine-tuned models that `benchmarks/lab.py` writes, WORK the taggers of `benchmarks/entities.py`.
+For each task, seed and set: kNN-UE is fitted in domain, 10 to 200 rows (sentences in tagging) are drawn at random 20
+times, each method is fitted on them, and the other rows are measured. The prior and the gate of ours were chosen by
+`adapting_choice.py`, on in-domain inputs with labels drawn by chance. The taggers' outputs hold no views, so
+familiarity is unread there.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from knn_ue.familiarity import Familiarity
 from lab_arrays import with_views
 
 N_LABELS = (10, 20, 50, 100, 200)
-MOST_WORDS = 60_000  # of the training set, in tagging
+N_SENTENCES = 1000  # of a tagged set
 
 
 @dataclass(frozen=True)
@@ -188,29 +189,38 @@ def curves(domain: Domain, n_draws: int, seed: int) -> dict[str, dict[str, list[
 
 
 def domains_of(folder: Path) -> Iterator[tuple[str, Domain]]:
-    """Yield what kNN-UE, fitted in domain, says of each labeled set; of entities where the rows are words."""
+    """Yield what kNN-UE, fitted in domain, says of each labeled set of a model of the lab."""
     train, validation = (_outputs(folder, name) for name in ("train", "validation"))
     assert train is not None and validation is not None
-    if train.groups is not None:
-        train = train.take(slice(MOST_WORDS))
-        entity = KnnUEEntity(Datastore.build(train.features, train.labels)).fit(validation)
-    else:
-        plain = KnnUE(Datastore.build(train.features, train.labels)).fit(validation)
-        sets = [np.load(folder / f"{name}.npz") for name in ("train", "validation")]
-        familiarity = Familiarity(with_views(sets[0])).fit(with_views(sets[1]))
+    plain = KnnUE(Datastore.build(train.features, train.labels)).fit(validation)
+    sets = [np.load(folder / f"{name}.npz") for name in ("train", "validation")]
+    familiarity = Familiarity(with_views(sets[0])).fit(with_views(sets[1]))
     for path in sorted(folder.glob("*.npz")):
         test = _outputs(folder, path.stem)
         if path.stem in ("train", "validation") or test is None:
             continue
-        if test.groups is None:
-            probs = plain.predict_proba(test)
-            p_values = familiarity.p_value(with_views(np.load(path)))
-            yield path.stem, Domain(probs, test.labels, test.predicted, test.logits, np.arange(len(test)), p_values)
-            continue
-        reading = entity.read(test)
-        right = reading.spans.same_in(find_entities(test, test.labels)).astype(np.int64)
-        pairs = np.column_stack([1 - reading.scores, reading.scores])
-        yield path.stem, Domain(pairs, right, np.ones(len(right), dtype=np.int64), None, reading.spans.sentence, None)
+        probs = plain.predict_proba(test)
+        p_values = familiarity.p_value(with_views(np.load(path)))
+        yield path.stem, Domain(probs, test.labels, test.predicted, test.logits, np.arange(len(test)), p_values)
+
+
+def entity_domains(domain: str, seed: int, options: argparse.Namespace) -> Iterator[tuple[str, Domain]]:
+    """Yield what knn-ue-entity, fitted in domain, says of the entities of each set."""
+    from entities import INDEX, SETS, Encoder, drawn, kept, read, training_rows
+
+    encoder = Encoder(domain, seed, ["softmax"], argparse.Namespace(work=options.entities, models=None))
+    train_rows, validation_rows, _ = training_rows(domain, options.data)
+    train = encoder.outputs("train", train_rows)
+    store = Datastore.build(train.features, train.labels, index=INDEX)
+    entity = KnnUEEntity(store).fit(encoder.outputs("validation", validation_rows))
+    for set_name, source in SETS.items():
+        test = encoder.outputs(set_name, drawn(read(options.data, source), N_SENTENCES))
+        reading, asked = entity.read(test), kept(test, set_name)
+        right = reading.spans.same_in(find_entities(test, test.labels)).astype(np.int64)[asked]
+        pairs = np.column_stack([1 - reading.scores, reading.scores])[asked]
+        ones = np.ones(len(right), dtype=np.int64)
+        name = "test" if set_name == domain else set_name
+        yield name, Domain(pairs, right, ones, None, reading.spans.sentence[asked], None)
 
 
 def _outputs(folder: Path, name: str) -> Outputs | None:
@@ -222,33 +232,36 @@ def _outputs(folder: Path, name: str) -> Outputs | None:
             features=arrays["first"][:, -1].astype(np.float32),
             logits=arrays["logits"],
             labels=labels,
-            groups=arrays.get("groups"),
-            words=_words(folder / f"{name}.jsonl") if "groups" in arrays else None,
             class_names=[str(x) for x in arrays["class_names"]],
         )
 
 
-def _words(path: Path) -> list[str]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [word for line in lines for word in json.loads(line)["tokens"]]
+def models(options: argparse.Namespace) -> Iterator[tuple[str, int, Iterator[tuple[str, Domain]]]]:
+    """Yield the task, the seed and the sets of every model at hand; a set is read when it is asked for."""
+    for folder in sorted(options.lab.glob("*/seed*")):
+        if all((folder / f"{name}.npz").exists() for name in ("train", "validation", "test")):
+            yield folder.parent.name, int(folder.name.removeprefix("seed")), domains_of(folder)
+    for folder in sorted(options.entities.glob("model-*-plain-*")) if options.entities else ():
+        _, domain, _, seed = folder.name.split("-")
+        if (options.entities / f"{domain}-{seed}").exists():
+            yield f"{domain} entities", int(seed), entity_domains(domain, int(seed), options)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lab", type=Path, required=True)
+    parser.add_argument("--entities", type=Path)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--draws", type=int, default=20)
     options = parser.parse_args()
     found: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
-    for folder in sorted(options.lab.glob("*/seed*")):
-        done = found.setdefault(folder.parent.name, {}).setdefault(folder.name, {})
-        wanted = {path.stem for path in folder.glob("*.npz")}
-        if not {"train", "validation"} <= wanted or not wanted - {"train", "validation"} - set(done):
-            continue
-        for name, domain in domains_of(folder):
+    for task, seed, domains in models(options):
+        done = found.setdefault(task, {}).setdefault(f"seed{seed}", {})
+        for name, domain in domains:
             if name not in done:
-                print(folder.parent.name, folder.name, name, len(domain.labels), flush=True)
-                done[name] = curves(domain, options.draws, seed=int(folder.name.removeprefix("seed")))
+                print(task, seed, name, len(domain.labels), flush=True)
+                done[name] = curves(domain, options.draws, seed=seed)
                 options.out.write_text(json.dumps(found, indent=None, separators=(",", ":")) + "\n")
 
 
