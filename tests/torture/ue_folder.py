@@ -31,7 +31,7 @@ _INDEXES = (IndexOptions(), IndexOptions(factory="IVF2,Flat", n_probe=2), IndexO
 _MOST_ROWS = 300
 
 
-class OutdatedError(Exception):
+class OutdatedError(StorageError):
     """A store of yesterday was refused, as it must be, whoever changed the folder since."""
 
 
@@ -72,7 +72,7 @@ def change_once(path: Path, ledger: Ledger, rng: random.Random, pipe: Uncertaint
         try:
             added = store.add(new.features, new.labels, texts=list(new.texts or ()))
         except StorageError as error:
-            raise OutdatedError from error
+            raise OutdatedError(str(error)) from error
         ledger.added(added.tolist(), list(new.texts or ()))
     elif action < 0.66:
         _remove(path, ledger, rng)
