@@ -44,7 +44,7 @@ def expected_states(encoder, rows, layer):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_features_are_the_final_layer_of_a_plain_forward_pass(tiny_model, family, task):
-    encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, task), task)
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, task), task, pooling="cls")
     rows = ROWS[task](5)
 
     outputs = encoder.encode(rows)
@@ -192,7 +192,7 @@ def test_groups_are_the_numbers_of_the_sentences(tiny_model):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_no_rows_give_outputs_of_length_zero(tiny_model, task):
-    encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", task), task, all_layers=True)
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", task), task, pooling="cls", all_layers=True)
 
     outputs = encoder.encode([])
 
@@ -202,7 +202,7 @@ def test_no_rows_give_outputs_of_length_zero(tiny_model, task):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_empty_text_gets_its_row(tiny_model, family):
-    encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[0]), TASKS[0])
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[0]), TASKS[0], pooling="cls")
 
     outputs = encoder.encode(["", {"text": "a film"}])
 

@@ -34,10 +34,20 @@ def test_several_layers_stand_side_by_side_each_of_length_one(tiny_model, task):
     np.testing.assert_allclose(both, np.concatenate([unit(one), unit(two)], axis=1), atol=1e-5)
 
 
-def test_every_layer_of_both_poolings_is_kept_where_asked_for(tiny_model):
-    outputs = encoded(tiny_model, pooling="cls+mean", all_layers=True)
+def test_of_every_layer_the_first_token_is_kept(tiny_model):
+    both, first = (encoded(tiny_model, pooling=x, all_layers=True).layers for x in ("cls+mean", "cls"))
 
-    np.testing.assert_allclose(outputs.layers[-1], outputs.features, atol=1e-6)
+    np.testing.assert_array_equal(np.stack(both), np.stack(first))
+
+
+@pytest.mark.parametrize(
+    ("task", "pooling"), [(TEXT, "cls+mean"), ("text-pair", "cls"), ("token-classification", "cls")]
+)
+def test_texts_have_both_poolings_unless_asked_otherwise(tiny_model, task, pooling):
+    model = tiny_model("bert", task)
+
+    assert HuggingFaceEncoder.from_pretrained(model, task).options.pooling == pooling
+    assert HuggingFaceEncoder.from_pretrained(model, task, pooling="cls").options.pooling == "cls"
 
 
 def test_no_rows_have_as_many_columns(tiny_model):

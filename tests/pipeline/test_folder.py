@@ -93,7 +93,7 @@ def test_a_refitted_pipeline_replaces_what_the_folder_held(saved):
 def test_examples_added_to_a_loaded_store_are_there_after_saving_in_place(saved):
     folder, _ = saved
     pipe = UncertaintyPipeline.load(folder, device="cpu")
-    pipe.calibrator_.store.add(np.zeros((1, 24)), [0], texts=["new"])
+    pipe.calibrator_.store.add(np.zeros((1, 48)), [0], texts=["new"])
 
     pipe.save(folder)
 

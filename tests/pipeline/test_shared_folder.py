@@ -60,7 +60,7 @@ def test_an_example_added_between_the_check_and_the_commit_is_refused_and_not_lo
 
 def test_a_folder_that_changed_since_it_was_loaded_is_not_written_over(path):
     opened = open_folder(path)
-    load(path).calibrator_.store.add(np.ones((1, 24)), [0])
+    load(path).calibrator_.store.add(np.ones((1, 48)), [0])
 
     with pytest.raises(StorageError, match="changed by another"):
         edit(path, fitted_again, opened=opened)
@@ -70,7 +70,7 @@ def test_a_folder_that_changed_since_it_was_loaded_is_not_written_over(path):
 
 def test_a_folder_that_changed_while_it_was_being_changed_is_not_written_over(path):
     def change(fitted):
-        load(path).calibrator_.store.add(np.ones((1, 24)), [0])
+        load(path).calibrator_.store.add(np.ones((1, 48)), [0])
         return fitted_again(fitted)
 
     with pytest.raises(StorageError, match="changed by another"):
@@ -110,7 +110,7 @@ def test_nothing_is_saved_where_the_record_stays_the_same(path):
 
 def test_a_reload_keeps_the_model_and_reads_the_rest(path):
     pipe = load(path)
-    load(path).calibrator_.store.add(np.ones((1, 24)), [0], texts=["new"])
+    load(path).calibrator_.store.add(np.ones((1, 48)), [0], texts=["new"])
 
     again = pipe.reloaded(path, device="cpu")
 

@@ -104,11 +104,11 @@ class TaskRunner:
         return self._model_folder(name)
 
     def loaded(self, training: TrainingMethod, seed: int, **options: Any) -> "HuggingFaceEncoder":
-        """Return the trained model, ready to encode with `options`."""
+        """Return the trained model, ready to encode with `options`: the first token, as in the paper, unless they say."""
         from knn_ue.encoding.huggingface import HuggingFaceEncoder
 
         return HuggingFaceEncoder.from_pretrained(
-            self.model(training, seed), self.setup.task, device=self.device, **options
+            self.model(training, seed), self.setup.task, device=self.device, **{"pooling": "cls", **options}
         )
 
     def outputs(self, variant: MethodVariant, seed: int, part: str) -> Outputs:

@@ -219,7 +219,7 @@ class ForwardPass:
             parts = [self._at_rows(states, ready) for states in read]
             arrays = {"features": parts[0] if len(parts) == 1 else _joined(parts)}
             if self.options.all_layers:
-                arrays |= {f"layers.{number}": self._at_rows(states, ready) for number, states in enumerate(hidden[1:])}
+                arrays |= {f"layers.{number}": self._layer(states, ready) for number, states in enumerate(hidden[1:])}
             if self._views is not None:
                 mask = ready.inputs["attention_mask"]
                 arrays["views"] = self._views.read(hidden, mask, ready.which, ready.where)
@@ -256,7 +256,7 @@ class ForwardPass:
             arrays["views"] = np.zeros((n_rows, *self._views.shape), dtype=np.float16)
         if self.options.all_layers:
             for number in range(config.num_hidden_layers):
-                arrays[f"layers.{number}"] = np.zeros((n_rows, config.hidden_size * n_parts), dtype=np.float32)
+                arrays[f"layers.{number}"] = np.zeros((n_rows, config.hidden_size), dtype=np.float32)
         return arrays
 
     def _prepare(self, batch: Sequence[Piece]) -> _Ready:
@@ -282,6 +282,12 @@ class ForwardPass:
     def _logits(self, result: Any, ready: _Ready) -> Any:
         rows = self._at_rows(result.logits, ready)
         return rows if self._head is None else self._head.logits(self._head.hidden(rows))
+
+    def _layer(self, states: Any, ready: _Ready) -> Any:
+        """Return the states of one layer for methods that read all of them: both poolings would be twice as much."""
+        if self.options.pooling == "cls+mean":
+            return states[ready.which, ready.where]
+        return self._at_rows(states, ready)
 
     def _at_rows(self, states: Any, ready: _Ready) -> Any:
         """Return the states (batch, length, width) at the rows' positions, or their mean; (rows, width) as it is."""

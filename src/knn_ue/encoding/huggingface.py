@@ -94,7 +94,7 @@ class HuggingFaceEncoder(Encoder):
         for layer in options.layers:
             check_layer(self.model.config, layer)
         tagging = TASKS[self.task].is_tagging
-        pooling = find_pooling(self.model, self.tokenizer, options.pooling, tagging=tagging)
+        pooling = find_pooling(self.model, self.tokenizer, options.pooling, task=self.task)
         self._position_of = position_reader(self.model, self.tokenizer, pooling, tagging=tagging)
         self._ignores_case = tagging and ignores_case(self.tokenizer)
         self._pad_id = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from knn_ue.encoding.contract import Pooling
 from knn_ue.errors import InvalidInputError
-from knn_ue.tasks import Task
+from knn_ue.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from knn_ue.heads.base import Head
@@ -59,9 +59,9 @@ def is_decoder_only(config: Any) -> bool:
     return bool(getattr(config, "is_decoder", False)) or (causal and not masked)
 
 
-def find_pooling(model: Any, tokenizer: Any, given: Pooling | None, *, tagging: bool) -> Pooling:
+def find_pooling(model: Any, tokenizer: Any, given: Pooling | None, *, task: Task) -> Pooling:
     """Return the pooling to use for a model; raise where `given` would give every text, or word, the same features."""
-    if tagging:
+    if TASKS[task].is_tagging:
         if given in ("last", "mean", "cls+mean"):
             raise InvalidInputError(
                 f'pooling="{given}" is for whole texts; a tagged word is represented by its first sub-word: '
@@ -75,7 +75,9 @@ def find_pooling(model: Any, tokenizer: Any, given: Pooling | None, *, tagging: 
     if given in ("cls", "cls+mean") and not sees_text:
         why = "its first token sees no other one" if is_decoder_only(model.config) else "it has no CLS token"
         raise InvalidInputError(f'pooling="{given}" does not work with this model, {why}: use pooling="last" or "mean"')
-    return given or ("cls" if sees_text else "last")
+    if given is not None or not sees_text:
+        return given or "last"
+    return "cls+mean" if task == "text-classification" else "cls"
 
 
 def ignores_case(tokenizer: Any) -> bool:
