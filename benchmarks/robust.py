@@ -33,7 +33,7 @@ def fitted_twice(folder: Path, n_rows: int) -> dict[str, KnnUE] | None:
     train, validation = (outputs_of(folder / f"{name}.npz") for name in ("train", "validation"))
     if train is None or validation is None:
         return None
-    encoder = HuggingFaceEncoder.from_pretrained(folder / "model", None, device="cpu")
+    encoder = HuggingFaceEncoder.from_pretrained(folder / "model", None, device="cpu", pooling="cls")
     rows = [read_example(row, encoder.task) for row in read_rows(folder / "validation.jsonl", encoder.task)][:n_rows]
     copies = perturbed_rows([(row.parts, row.labels or ()) for row in rows], encoder.task)
     perturbed = encoder.encode([Example(parts, labels) for parts, labels in copies])
