@@ -104,7 +104,7 @@ class TaskRunner:
         return self._model_folder(name)
 
     def loaded(self, training: TrainingMethod, seed: int, **options: Any) -> "HuggingFaceEncoder":
-        """Return the trained model, ready to encode with `options`: the first token, as in the paper, unless they say."""
+        """Return the trained model, ready to encode with `options`; without any the first token, as in the paper."""
         from knn_ue.encoding.huggingface import HuggingFaceEncoder
 
         return HuggingFaceEncoder.from_pretrained(

@@ -42,12 +42,13 @@ class EncodingOptions:
     decoder-only models), "mean" (over all real tokens, the special ones among them), "cls+mean" (both, each of length
     1, side by side) or "pooled" (what the head's last linear layer reads, at the position where the model classifies).
     None is "cls+mean" for texts and "cls" for pairs and words where the model has a CLS token that sees the text, and
-    "last" otherwise; the encoder's own options hold the choice. `layer` counts as `hidden_states` does: 0 the embeddings, 1 the first layer, -1 the final one;
-    several are put side by side, each of length 1. `all_layers` adds every layer but the embeddings to
-    `Outputs.layers`, of "cls+mean" the CLS token. `max_length` counts sub-words and special tokens and ends where the positions of the model do;
-    None is what it was made for, at most 512. `context_words` on each side surround a tagged word in `Outputs.texts`.
-    `views` adds what familiarity looks at to `Outputs.views`. With `passes` above 1 the logits are the log of the mean
-    probability over so many passes with dropout; features stay those of one pass without.
+    "last" otherwise; the encoder's own options hold the choice. `layer` counts as `hidden_states` does: 0 the
+    embeddings, 1 the first layer, -1 the final one; several are put side by side, each of length 1. `all_layers` adds
+    every layer but the embeddings to `Outputs.layers`, of "cls+mean" the CLS token. `max_length` counts sub-words and
+    special tokens and ends where the positions of the model do; None is what it was made for, at most 512.
+    `context_words` on each side surround a tagged word in `Outputs.texts`. `views` adds what familiarity looks at to
+    `Outputs.views`. With `passes` above 1 the logits are the log of the mean probability over so many passes with
+    dropout; features stay those of one pass without.
 
     >>> EncodingOptions(pooling="mean").layer
     -1

@@ -77,7 +77,7 @@ def find_pooling(model: Any, tokenizer: Any, given: Pooling | None, *, task: Tas
         raise InvalidInputError(f'pooling="{given}" does not work with this model, {why}: use pooling="last" or "mean"')
     if given is not None or not sees_text:
         return given or "last"
-    return "cls+mean" if task == "text-classification" else "cls"
+    return "cls" if TASKS[task].is_pair else "cls+mean"
 
 
 def ignores_case(tokenizer: Any) -> bool:
