@@ -30,7 +30,7 @@ class Scale:
     many torch uses, so that sums are added in the same order on every machine; None leaves it alone. `timed_rows` are
     timed `repeats` times. Methods that train a model of their own, mc-dropout, and other ways to search are measured
     with the first `trained_seeds` seeds, all where it is None. With `views` outputs also hold what familiarity looks
-    at.
+    at. With `entity_words` dac, which searches every layer, is asked only of words that are tagged as entities.
     """
 
     name: ScaleName
@@ -49,6 +49,7 @@ class Scale:
     threads: int | None = None
     trained_seeds: int | None = None
     views: bool = False
+    entity_words: bool = False
 
 
 _FAST = TrainingOptions.fast()
@@ -79,6 +80,7 @@ REFERENCE = replace(
     n_seeds=8,
     trained_seeds=4,
     views=True,
+    entity_words=True,
     options={
         "sentiment": replace(_FAST, max_length=128, epochs=2, learning_rate=3e-4, freeze_lower=0.67, reuse_frozen=True),
         "nli": replace(_FAST, max_length=64, epochs=3, learning_rate=3e-4, reuse_frozen=True),

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from knn_ue import metrics
-from knn_ue.arrays import FloatArray
+from knn_ue.arrays import FloatArray, softmax
 from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import key_of
 from knn_ue.methods import METHODS
 from knn_ue.stores import tunable
-from knn_ue.types import Outputs
+from knn_ue.types import Outputs, Prediction
 from knn_ue_reproduce.answers import Answers, answers_of
 from knn_ue_reproduce.cells import REVISION, CellName, Content
 from knn_ue_reproduce.measures import detection_of, scores_of
@@ -44,9 +44,7 @@ def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content
         inside: Answers | None = None
         for part, rows in runner.sets_of(variant).items():
             outputs = runner.outputs(variant, seed, part)
-            found = calibrator.search(outputs)  # once, for the weight and the probabilities
-            weight = calibrator.weight(outputs, found=found)
-            prediction = calibrator.predict(outputs, found=found)
+            weight, prediction = said(calibrator, outputs, entity_words=runner.scale.entity_words)
             answers = answers_of(outputs, prediction, rows, entity_scores_of(calibrator, outputs))
             answers = with_proximity(answers, outputs, prediction, rows, row_proximity(runner, variant, seed, part))
             measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
@@ -65,6 +63,26 @@ def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content
     return runner.store.write(name, content)
 
 
+def said(
+    calibrator: Calibrator, outputs: Outputs, *, entity_words: bool = False
+) -> tuple[FloatArray | None, Prediction]:
+    """Return the weight of each row where the method has one, and what it says of all rows.
+
+    With `entity_words` a method that searches several stores, the longest of all in tagging, is asked only of words
+    that the model tags as part of an entity. No score reads what it says of others, and they keep the softmax.
+    """
+    if not (entity_words and calibrator.many_stores and outputs.groups is not None):
+        found = calibrator.search(outputs)  # once, for the weight and the probabilities
+        return calibrator.weight(outputs, found=found), calibrator.predict(outputs, found=found)
+    rows = np.flatnonzero(np.array(outputs.class_names)[outputs.predicted] != "O")
+    probs = softmax(outputs.logits)
+    raw = probs[np.arange(len(outputs)), outputs.predicted]
+    if len(rows):
+        probs[rows] = calibrator.predict_proba(outputs.take(rows))
+    confidence = probs[np.arange(len(outputs)), outputs.predicted]
+    return None, Prediction(predicted=outputs.predicted, confidence=confidence, raw_confidence=raw, probs=probs)
+
+
 def read_answers(runner: TaskRunner, variant: MethodVariant, seed: int, part: str) -> Answers | None:
     """Return the kept answers of a measured cell, None where they are not here."""
     arrays = runner.store.read_arrays(score_name(runner, variant, seed), part)
@@ -81,7 +99,7 @@ def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: boo
     fitting = runner.outputs(seen, seed, "fitting")
     method = METHODS[variant.method]
     calibrator = from_training(runner, variant, seed) if method.reads_training else method.make(fitting, variant.search)
-    if shared and variant.index == EXACT and calibrator.explains:
+    if shared and variant.index == EXACT and calibrator.searches and not calibrator.many_stores:
         stores = calibrator.stores.items()
         calibrator = calibrator.with_stores(
             {name: SharedSearch(tunable(store), runner.store, runner.setup.name) for name, store in stores}
