@@ -237,3 +237,19 @@ def test_columns_in_parts_are_joined_and_let_go_one_by_one():
     assert outputs.texts == ("a", "b", "c")
     assert outputs.class_names == ("neg", "pos")
     assert [layer[:, 0].tolist() for layer in outputs.layers] == [[0, 0, 1], [1, 1, 0]]
+
+
+@pytest.mark.parametrize("rows", [slice(None), [0, 1, 2], np.array([True, True, True])])
+def test_all_rows_in_order_are_the_record_itself(rows):
+    outputs = Outputs(logits=np.eye(3), texts=["a", "b", "c"])
+    neighbors = Neighbors(ids=[[0], [1], [2]], distances=[[0.0], [1.0], [2.0]], labels=[[0], [1], [2]])
+
+    assert outputs.take(rows) is outputs
+    assert neighbors.take(rows) is neighbors
+
+
+@pytest.mark.parametrize("rows", [[2, 1, 0], [0, 1], [0, 1, 1], np.array([True, False, True])])
+def test_other_rows_are_a_record_of_their_own(rows):
+    outputs = Outputs(logits=np.eye(3), texts=["a", "b", "c"])
+
+    assert outputs.take(rows).texts == tuple(np.array(["a", "b", "c"])[rows])

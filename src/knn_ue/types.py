@@ -123,8 +123,10 @@ class Outputs(Shown):
         return predicted
 
     def take(self, rows: object) -> "Outputs":
-        """Return the examples at `rows` (numbers, a slice or a boolean mask) as new `Outputs`."""
+        """Return the examples at `rows` (numbers, a slice or a boolean mask); for all of them in order, this record."""
         chosen = _row_numbers(rows, len(self))
+        if chosen is None:
+            return self
         return replace(
             self,
             logits=self.logits[chosen],
@@ -225,8 +227,10 @@ class Neighbors:
         return int(self.ids.shape[1])
 
     def take(self, rows: object) -> "Neighbors":
-        """Return the neighbors of the queries at `rows` (numbers, a slice or a boolean mask)."""
+        """Return the neighbors of the queries at `rows`, as `Outputs.take` returns examples."""
         chosen = _row_numbers(rows, len(self))
+        if chosen is None:
+            return self
         return replace(self, ids=self.ids[chosen], distances=self.distances[chosen], labels=self.labels[chosen])
 
     def spread(self, rows: BoolArray) -> "Neighbors":
@@ -250,11 +254,12 @@ class Prediction:
         return len(self.predicted)
 
 
-def _row_numbers(rows: object, n_rows: int) -> IntArray:
+def _row_numbers(rows: object, n_rows: int) -> IntArray | None:
+    """Return the numbers of the rows; None where they are all rows in order, so that nothing need be copied."""
     wanted: Any = rows if isinstance(rows, slice) else to_numpy(rows, "rows")
     # numpy makes an empty list an array of floats, which it then refuses as row numbers.
     chosen: IntArray = np.arange(n_rows)[wanted if isinstance(rows, slice) or wanted.size else slice(0, 0)]
-    return chosen
+    return None if len(chosen) == n_rows and (chosen == np.arange(n_rows)).all() else chosen
 
 
 def _matrix_of(values: object, name: str, n_rows: int) -> FloatArray:
