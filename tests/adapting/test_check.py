@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+import reference
 from knn_ue.adapting import (
     Adaptation,
     LabeledScores,
+    adapt_quickly,
     adapt_units,
     fit_log_scale,
     log_likelihood_gain,
@@ -74,6 +76,26 @@ def test_the_numbers_after_come_from_scales_that_have_not_seen_the_row():
 
     assert cross_validated(flipped, seed=0)[7] == scales[7]
     assert (cross_validated(flipped, seed=0) != scales).any()
+    assert 1 < len(np.unique(scales)) <= 10  # folds
+
+
+def test_the_numbers_before_and_after_are_those_of_the_scores():
+    says = np.random.default_rng(2).uniform(0.85, 0.99, 80)
+    right = np.arange(80) % 3 > 0
+    labeled = LabeledScores.of_scores(says, right)
+
+    found = adapt_units({"rows": labeled}).main
+
+    odds = (says / (1 - says)) ** np.exp(cross_validated(labeled, seed=0))
+    after = odds / (1 + odds)
+    for scored, nll, ece, mean in (
+        (says, found.nll_before, found.ece_before, found.confidence_before),
+        (after, found.nll_after, found.ece_after, found.confidence_after),
+    ):
+        assert nll == pytest.approx(-np.log(np.where(right, scored, 1 - scored)).mean())
+        assert ece == pytest.approx(reference.ece(scored, right, n_bins=5))
+        assert mean == pytest.approx(scored.mean())
+    assert found.accuracy == pytest.approx(right.mean())
 
 
 def test_words_of_one_sentence_are_held_out_together():
@@ -89,12 +111,42 @@ def test_words_of_one_sentence_are_held_out_together():
     assert (before != after).sum() >= 36
 
 
+@pytest.mark.parametrize(("says", "applied"), [(0.97, True), (0.7, False)])
+def test_the_quick_scale_is_the_one_that_is_applied(says, applied):
+    labeled = scores(says=says, seed=1)
+
+    found = adapt_units({"rows": labeled})
+
+    assert found.applied == applied
+    assert adapt_quickly(labeled) == found.log_scales["rows"]
+    assert ("not applied" in str(found)) == (not applied)
+
+
+def test_ten_rows_are_enough_and_nine_are_not():
+    nine, ten = (adapt_units({"rows": scores(n=n, right=0.1)}) for n in (9, 10))
+
+    assert (nine.applied, ten.applied) == (False, True)
+
+
+def test_a_scale_at_its_bound_raises_a_doubt():
+    usual, extreme = (
+        adapt_units({"rows": LabeledScores.of_scores(np.full(400, says), np.arange(400) < n_right)})
+        for says, n_right in ((0.9, 300), (0.9999999, 0))
+    )
+
+    assert not any("at its bound" in doubt for doubt in usual.doubts)
+    assert any("at its bound" in doubt for doubt in extreme.doubts), extreme.main.log_scale
+
+
 def test_no_entity_among_the_labels_leaves_entities_as_they_are():
     none = LabeledScores.of_scores(np.empty(0), np.empty(0, dtype=bool))
 
     found = adapt_units({"rows": scores(), "entities": none})
 
-    assert not found.units["entities"].applied and "none among the labeled rows" in str(found)
+    unit = found.units["entities"]
+    assert (unit.applied, unit.ece_before, unit.ece_after) == (False, 0.0, 0.0)
+    assert str(found).splitlines()[1] == "entities: none among the labeled rows, left as they are"
+    assert str(found).startswith(f"60 labeled rows, {found.units['rows'].accuracy:.1%} right")
 
 
 def test_what_is_saved_is_read_back():

@@ -193,9 +193,11 @@ def test_the_map_never_stretches_a_distance(asked):
     why = found["why"][0]
     true = {near["id"]: near["distance"] for near in why["neighbors"]}
 
-    for point in why["map"]["points"]:
-        drawn = np.hypot(point["x"] - why["map"]["x"], point["y"] - why["map"]["y"])
-        assert drawn <= true[point["id"]] * (1 + 1e-5)
+    points = [point for point in why["map"]["points"] if point["id"] in true]
+    drawn = [np.hypot(point["x"] - why["map"]["x"], point["y"] - why["map"]["y"]) for point in points]
+    assert len(points) == 8 and max(drawn) > 0.5 * max(true.values())  # it shows most of what there is
+    for point, distance in zip(points, drawn, strict=True):
+        assert distance <= true[point["id"]] * (1 + 1e-5)
 
 
 @pytest.mark.parametrize("method", ["temperature", "softmax"])
