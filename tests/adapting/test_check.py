@@ -128,6 +128,13 @@ def test_ten_rows_are_enough_and_nine_are_not():
     assert (nine.applied, ten.applied) == (False, True)
 
 
+def test_nothing_speaks_against_a_scale_from_enough_rows_that_gains():
+    few, enough = (adapt_units({"rows": scores(n=n, says=0.99, right=0.5)}) for n in (29, 30))
+
+    assert enough.applied and enough.doubts == ()
+    assert few.doubts == ("29 labeled rows say little, 50 are good: label more of them",)
+
+
 def test_a_scale_at_its_bound_raises_a_doubt():
     usual, extreme = (
         adapt_units({"rows": LabeledScores.of_scores(np.full(400, says), np.arange(400) < n_right)})
