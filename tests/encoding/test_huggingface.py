@@ -285,6 +285,17 @@ def test_a_half_precision_model_is_read_in_float32(tiny_model, tmp_path):
     assert HuggingFaceEncoder.from_pretrained(tmp_path, TASKS[0]).model.dtype == torch.float32
 
 
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_a_half_precision_model_in_memory_is_told_what_a_folder_does(tiny_model, precision):
+    encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", TASKS[0]), TASKS[0])
+    model = encoder.model.to(precision).train()
+
+    with pytest.warns(UserWarning, match="a saved folder computes in float32"):
+        found = HuggingFaceEncoder.from_model(model, encoder.tokenizer)
+
+    assert not found.model.training and found.encode(["fine"]).features.dtype == np.float32
+
+
 def test_loading_and_encoding_write_nothing_to_the_terminal(tiny_model, capfd):
     HuggingFaceEncoder.from_pretrained(tiny_model("deberta-v2", TASKS[2]), TASKS[2]).encode([["word"] * 200])
 

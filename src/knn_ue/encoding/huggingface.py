@@ -165,6 +165,13 @@ class HuggingFaceEncoder(Encoder):
         if tokenizer is None:
             raise InvalidInputError(f"{type(model).__name__} needs its tokenizer: pass it as the second argument")
         known = task_of(model.config, type(model).__name__, type(model).__name__, task)
+        precision = str(model.dtype).removeprefix("torch.")
+        if precision != "float32":
+            warnings.warn(
+                f"the model computes in {precision}, and a saved folder computes in float32, so scores will differ a "
+                "little: call model.float() before for equal ones",
+                stacklevel=3,
+            )
         return cls(model.eval(), check_tokenizer(tokenizer, type(model).__name__), known, options=options)
 
     def with_options(self, **changes: Any) -> "HuggingFaceEncoder":
