@@ -120,6 +120,20 @@ def test_tags_without_a_b_class_have_no_start_to_doubt():
     assert values[0, 1] == values[0, 0] == pytest.approx(3.0)
 
 
+def test_what_is_usual_are_medians_over_the_words_of_entities_and_the_words_beside_them():
+    logits = sentence("O", "B-PER", "I-PER", "O", "B-LOC", "O", "O").logits.copy()
+    logits[[0, 3, 5], 0] = [2.0, 5.0, 4.0]  # how sure the model is of O, beside the entities
+    outputs = Outputs(logits=logits, groups=np.zeros(7, dtype=int), class_names=NAMES)
+    nearest = np.array([9.0, 1.0, 2.0, 9.0, 4.0, 9.0, 9.0])
+    neighbors = Neighbors(ids=np.zeros((7, 1)), distances=nearest[:, None], labels=np.zeros((7, 1)))
+
+    usual = find_usual(outputs, neighbors, find_entities(outputs, outputs.predicted))
+
+    # Each entity counts the less sure of its two sides: 2 and 4; the odds are against four other classes.
+    assert usual.distance == 2.0
+    assert usual.beside == pytest.approx(3.0 - np.log(4))
+
+
 def test_nothing_usual_is_found_without_entities_and_stays_finite():
     outputs = sentence("O", "O")
 
