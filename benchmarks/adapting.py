@@ -12,7 +12,7 @@ familiarity is unread there.
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from knn_ue.adapting import (
     log_likelihood_gain,
     prior_unchanged,
     rescale,
+    rescale_scores,
 )
 from knn_ue.adapting.check import GATE
 from knn_ue.adapting.scale import UNCHANGED
@@ -64,12 +65,18 @@ def ours(
         unchanged = prior_unchanged(float(domain.p_values[rows].mean()), len(rows))
     moved = unchanged < UNCHANGED
     passed = moved or not gate or log_likelihood_gain(labeled, fit_log_scale(labeled)) > GATE
-    return rescale(domain.probs, average_log_scale(labeled, unchanged=unchanged)) if passed else domain.probs
+    if not passed:
+        return domain.probs
+    found = average_log_scale(labeled, unchanged=unchanged)
+    if domain.logits is not None:
+        return rescale(domain.probs, found)
+    scores = rescale_scores(domain.probs[:, 1], found)
+    return np.column_stack([1 - scores, scores])
 
 
 def one_scale(domain: Domain, rows: np.ndarray, *, gate: bool) -> np.ndarray:
     """The best scale under a prior of kappa = 2, applied where twice the gain in log-likelihood exceeds 2."""
-    labeled = domain.labeled(rows)
+    labeled = replace(domain.labeled(rows), by_odds=False)
     found = fit_log_scale(labeled, kappa=2.0)
     return rescale(domain.probs, found) if not gate or log_likelihood_gain(labeled, found) > 2.0 else domain.probs
 
@@ -79,7 +86,7 @@ def temperature(domain: Domain, rows: np.ndarray) -> np.ndarray:
     from knn_ue.weighting import fit_temperature
 
     if domain.logits is None:
-        return rescale(domain.probs, fit_log_scale(domain.labeled(rows), kappa=1e-9))
+        return rescale(domain.probs, fit_log_scale(replace(domain.labeled(rows), by_odds=False), kappa=1e-9))
     return softmax(domain.logits / fit_temperature(domain.logits[rows], domain.labels[rows]))
 
 

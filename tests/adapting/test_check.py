@@ -86,7 +86,7 @@ def test_the_numbers_before_and_after_are_those_of_the_scores():
 
     found = adapt_units({"rows": labeled}).main
 
-    odds = (says / (1 - says)) ** np.exp(cross_validated(labeled, seed=0))
+    odds = says / (1 - says) * np.exp(cross_validated(labeled, seed=0))
     after = odds / (1 + odds)
     for scored, nll, ece, mean in (
         (says, found.nll_before, found.ece_before, found.confidence_before),

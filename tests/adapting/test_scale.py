@@ -100,12 +100,28 @@ def test_no_scale_changes_a_prediction(seed, log_scale):
     np.testing.assert_allclose(scaled.sum(axis=1), 1.0)
 
 
-def test_log_odds_of_a_score_are_multiplied():
+def test_the_odds_of_a_score_are_multiplied():
     scores = np.array([0.2, 0.5, 0.9])
 
     scaled = rescale_scores(scores, np.log(2.0))
 
-    np.testing.assert_allclose(np.log(scaled / (1 - scaled)), 2 * np.log(scores / (1 - scores)), atol=1e-12)
+    np.testing.assert_allclose(scaled / (1 - scaled), 2 * scores / (1 - scores), rtol=1e-12)
+    np.testing.assert_array_equal(rescale_scores(scores, 0.0), scores)
+
+
+def test_scores_that_are_too_high_by_a_shift_are_mended_where_a_power_of_the_odds_cannot():
+    rng = np.random.default_rng(0)
+    says = rng.uniform(0.2, 0.95, 4000)
+    odds = says / (1 - says) * np.exp(-1.0)
+    right = rng.random(4000) < odds / (1 + odds)
+    labeled = LabeledScores.of_scores(says, right)
+
+    found = fit_log_scale(labeled)
+
+    assert found == pytest.approx(-1.0, abs=0.1)
+    np.testing.assert_allclose(labeled.confidence(found), rescale_scores(says, found), rtol=1e-12)
+    mean = np.where(right, rescale_scores(says, found), 1 - rescale_scores(says, found))
+    np.testing.assert_allclose(labeled.losses(found), -np.log(mean), rtol=1e-9)
 
 
 def test_scores_of_exactly_zero_and_one_stay_probabilities():

@@ -121,7 +121,7 @@ def adapt_units(
     >>> shouting = LabeledScores.of_scores(np.full(100, 0.98), correct)
     >>> adaptation = adapt_units({"rows": shouting})
     >>> adaptation.applied, round(float(correct.mean()), 2), round(adaptation.main.confidence_after, 2)
-    (True, 0.63, 0.64)
+    (True, 0.63, 0.67)
     """
     n_rows = labeled["rows"].n_groups
     trusted = random_sample and n_rows >= MIN_ROWS
@@ -252,5 +252,6 @@ def _sentence(name: str, unit: CheckedUnit) -> str:
         f"(change {low:+.1f} to {high:+.1f}; {100 * unit.ece_by_chance:.1f} by chance alone), log-loss "
         f"{unit.nll_before:.3f} -> {unit.nll_after:.3f} "
         f"(change {unit.nll_change[0]:+.3f} to {unit.nll_change[1]:+.3f}), "
-        f"cross-validated; scale {np.exp(unit.log_scale):.2f}, {'applied' if unit.applied else 'not applied'}"
+        f"cross-validated; {'scale' if name == 'rows' else 'odds times'} {np.exp(unit.log_scale):.2f}, "
+        f"{'applied' if unit.applied else 'not applied'}"
     )

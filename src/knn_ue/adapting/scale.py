@@ -1,7 +1,8 @@
 """One scale for a domain: p' = softmax(e^t * log p), with t from a few labeled rows and held near 0.
 
 For a calibrator that scales logits this multiplies its weight by e^t, since log p and the scaled logits differ by a
-constant per row. A score of its own, such as that of an entity, is a binary probability: its log-odds are scaled.
+constant per row. A score of its own, such as that of an entity, is the probability of being right: e^t multiplies its
+odds, which in another domain are too high or too low for sure and unsure entities alike.
 """
 
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ UNCHANGED_FAMILIAR, UNCHANGED_MOVED = 0.75, 0.25  # the same, once the inputs we
 _MOVED_Z = 3.0
 LARGEST = 4.0  # |t|, a factor of 55
 _LOWEST_LOG = -50.0
+_RIGHT = np.array([0.0, 1.0])  # of the columns "wrong" and "right"
 _GRID = np.linspace(-LARGEST, LARGEST, 33)
 _FINE = np.linspace(-LARGEST, LARGEST, 161)
 
@@ -26,7 +28,8 @@ _FINE = np.linspace(-LARGEST, LARGEST, 161)
 class LabeledScores:
     """What was predicted for m labeled things, and what they are: `log_probs` (m, classes) and `labels` (m,).
 
-    `predicted` (m,) is the class whose probability is the score. `weights` (m,) undo an uneven draw (see
+    `predicted` (m,) is the class whose probability is the score. `by_odds` says what a scale multiplies: the odds of
+    being right, for scores, or else the logarithms. `weights` (m,) undo an uneven draw (see
     `knn_ue.adapting.sampling`); only their ratios count. `groups` (m,) are the numbers of the rows they come from: the
     entities of one sentence are not independent.
     """
@@ -36,6 +39,7 @@ class LabeledScores:
     labels: IntArray
     weights: FloatArray
     groups: IntArray
+    by_odds: bool = False
 
     def __post_init__(self) -> None:
         n_rows = len(self.log_probs)
@@ -80,7 +84,8 @@ class LabeledScores:
         kept = np.asarray(scores, dtype=np.float64)
         right = np.asarray(correct).astype(np.int64)
         found = cls.of_probs(np.column_stack([1.0 - kept, kept]), right, weights=weights, groups=groups)
-        return replace(found, predicted=np.ones(len(kept), dtype=np.int64))  # even where it lies below a half
+        ones = np.ones(len(kept), dtype=np.int64)  # even where the score lies below a half
+        return replace(found, predicted=ones, by_odds=True)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -143,7 +148,8 @@ class LabeledScores:
         return np.exp(self._log_probs_of(self.predicted, log_scale))
 
     def _log_probs_of(self, classes: IntArray, log_scale: float | FloatArray) -> FloatArray:
-        scaled = np.exp(np.broadcast_to(log_scale, len(self)))[:, None] * self.log_probs
+        by = np.broadcast_to(log_scale, len(self))[:, None]
+        scaled = self.log_probs + by * _RIGHT if self.by_odds else np.exp(by) * self.log_probs
         top = scaled.max(axis=1)
         total = top + np.log(np.exp(scaled - top[:, None]).sum(axis=1))
         found: FloatArray = scaled[np.arange(len(self)), classes] - total
@@ -163,17 +169,21 @@ def rescale(probs: FloatArray, log_scale: float) -> FloatArray:
 
 
 def rescale_scores(scores: FloatArray, log_scale: float) -> FloatArray:
-    """Return scores (n,) whose log-odds are multiplied by e^t.
+    """Return scores (n,) whose odds are multiplied by e^t.
 
     >>> rescale_scores(np.array([0.8, 0.5]), np.log(0.5)).round(3)
-    array([0.667, 0.5  ])
+    array([0.667, 0.333])
     """
-    kept: FloatArray = rescale(np.column_stack([1.0 - scores, scores]), log_scale)[:, 1]
+    if log_scale == 0.0:
+        return scores
+    with np.errstate(divide="ignore"):
+        log_probs = np.maximum(np.log(np.column_stack([1.0 - scores, scores])), _LOWEST_LOG)
+    kept: FloatArray = softmax(log_probs + log_scale * _RIGHT)[:, 1]
     return kept
 
 
 def fit_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA) -> float:
-    """Return the t that minimizes sum NLL(softmax(e^t * log p)) + (kappa / 2) t^2; 0 without any label."""
+    """Return the t that minimizes the sum of log-losses under e^t + (kappa / 2) t^2; 0 without any label."""
     from scipy.optimize import minimize_scalar
 
     if not len(labeled):

@@ -208,7 +208,10 @@ def open_domains(
         domain.name: Domain(
             adaptation=domain.adaptation,
             labeled={
-                unit: LabeledScores(**{name: arrays[f"domains.{number}.{unit}.{name}"] for name in _ARRAYS})
+                unit: LabeledScores(
+                    by_odds=unit != "rows",  # as `of_scores` made them
+                    **{name: arrays[f"domains.{number}.{unit}.{name}"] for name in _ARRAYS},
+                )
                 for unit in domain.adaptation.units
             },
         )
