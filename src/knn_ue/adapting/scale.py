@@ -2,7 +2,7 @@
 
 For a calibrator that scales logits this multiplies its weight by e^t, since log p and the scaled logits differ by a
 constant per row. A score of its own, such as that of an entity, is the probability of being right: e^t multiplies its
-odds, which in another domain are too high or too low for sure and unsure entities alike.
+odds, which in another domain are too high or too low for high and low scores alike.
 """
 
 from dataclasses import dataclass, replace

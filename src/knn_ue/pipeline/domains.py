@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ GENERAL = "general"
 DEFAULT = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,63}")
 _UNITS = {"rows", "entities", "sentences"}
-_ARRAYS = tuple(field.name for field in fields(LabeledScores))
+_ARRAYS = ("log_probs", "predicted", "labels", "weights", "groups")  # of LabeledScores
 
 
 def check_domain_name(name: str) -> str:
