@@ -83,18 +83,21 @@ def curves(found: dict[str, Any], target: Path) -> None:
     from matplotlib import pyplot as plt
 
     tasks = [task for task in found if means(found, task, "ece", in_domain=False)]
-    figure, axes = plt.subplots(1, 2 * len(tasks), figsize=(3.1 * 2 * len(tasks), 3.0), squeeze=False, sharey=True)
-    for number, (task, in_domain) in enumerate((task, place) for task in tasks for place in (False, True)):
-        axis = axes[0][number]
+    figure, axes = plt.subplots(2, len(tasks), figsize=(2.6 * len(tasks), 5.2), squeeze=False, sharex=True, sharey=True)
+    for row, column in np.ndindex(axes.shape):
+        axis, task, in_domain = axes[row][column], tasks[column], bool(row)
         for method, color in SHOWN.items():
             values = means(found, task, "ece", in_domain=in_domain)[method].mean(axis=0)
             axis.plot(N_LABELS, values, marker="o", markersize=3, color=color, label=method)
-        axis.set(xscale="log", title=f"{task}, {'in domain' if in_domain else 'out of domain'}", xlabel="labels")
+        axis.set(xscale="log", title=f"{task},\n{'in domain' if in_domain else 'out of domain'}")
         axis.set_xticks(N_LABELS, [str(n) for n in N_LABELS])
         axis.minorticks_off()
         axis.grid(alpha=0.3)
-    axes[0][0].set_ylabel("ECE %")
-    axes[0][0].legend(frameon=False, fontsize=8)
+        if in_domain:
+            axis.set_xlabel("sentences" if "entities" in task else "labels")
+    for own in axes:
+        own[0].set_ylabel("ECE %")
+    axes[0][-1].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     figure.savefig(target, metadata={"Date": None})
 
