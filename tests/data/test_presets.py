@@ -22,6 +22,10 @@ class SmallDataset:
     def __iter__(self) -> Any:
         return iter(self.rows)
 
+    def with_format(self, kind: str | None) -> "SmallDataset":
+        assert kind is None
+        return self
+
     def select(self, numbers: list[int]) -> "SmallDataset":
         return SmallDataset([self.rows[number] for number in numbers])
 

@@ -95,7 +95,7 @@ def test_a_killed_driver_is_resumed_to_the_same_bytes(ue, rows, undisturbed, tmp
     output = tmp_path / "out"
     options = ["--engine", "ray", "--address", os.environ[RAY], "--part-rows", PART_ROWS, "--device", "cpu"]
     with start("predict", ue, "--input", rows, "--output", output, *options) as driver:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while len(list(output.glob("part-*"))) < 3:
             assert driver.poll() is None, driver.stderr.read()
             assert time.monotonic() < end, "no parts appeared"
