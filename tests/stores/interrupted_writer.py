@@ -71,6 +71,13 @@ def write_for_ever(path: Path, log: int, rng: random.Random) -> None:
             store = Datastore.load(path)
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """A Ctrl-C, also one that struck where C calls back: CPython then raises a SystemError caused by it."""
+    return isinstance(error, KeyboardInterrupt) or (
+        isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
+    )
+
+
 def interrupt_once(path: Path, log_path: Path, sign: int, rng: random.Random) -> None:
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(log, f"d {digest(examples_of(Datastore.load(path)))}\n".encode())
@@ -83,11 +90,11 @@ def interrupt_once(path: Path, log_path: Path, sign: int, rng: random.Random) ->
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             write_for_ever(path, log, random.Random(seed))
-        except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            Datastore.load(path).compact()  # the process that was interrupted can go on with the folder
-            os._exit(0)
         except BaseException as error:
+            if is_interrupt(error):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                Datastore.load(path).compact()  # the process that was interrupted can go on with the folder
+                os._exit(0)
             os.write(log, f"e {error!r}\n".encode())
         os._exit(1)
     time.sleep(rng.uniform(0.0, 0.08))
