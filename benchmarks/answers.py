@@ -65,7 +65,7 @@ def measure(runner: TaskRunner, seed: int) -> list[dict[str, Any]]:
     usual = float(np.median(searcher.store.search(fitting.require_features("distance"), 1).distances))
     direct = fit_signed_logistic(ingredients(searcher, fitting, usual), correct(fitting), GUESS)
     lines: list[dict[str, Any]] = []
-    for one in runner.setup.labelled:
+    for one in runner.setup.labeled:
         outputs = runner.outputs(PLAIN, seed, one.name)
         scores = {name: calibrator.predict(outputs).confidence for name, calibrator in fitted.items()}
         scores["direct"] = direct.probability(ingredients(searcher, outputs, usual))

@@ -39,7 +39,7 @@ class HalfTaskData(TaskData):
 
     @cached_property
     def sets(self) -> dict[str, SetRows]:
-        return super().sets | {OTHER: SetRows(name=OTHER, role="in", rows=self._others, labelled=True)}
+        return super().sets | {OTHER: SetRows(name=OTHER, role="in", rows=self._others, labeled=True)}
 
 
 @dataclass(frozen=True, eq=False)

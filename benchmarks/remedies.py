@@ -150,7 +150,7 @@ def measure(
     with runner.fixed_threads():
         encoder = runner.loaded(runner.training_of(PLAIN), seed, all_layers=True)
         held_out = encoder.encode(runner.data.stopping)
-    sets = {part: runner.outputs(PLAIN, seed, part) for part, rows in runner.data.sets.items() if rows.labelled}
+    sets = {part: runner.outputs(PLAIN, seed, part) for part, rows in runner.data.sets.items() if rows.labeled}
     found: list[dict[str, Any]] = []
     halves = halves_of(fitting)
     right = [100 * float(np.mean(one.predicted == one.labels)) for one in (train, fitting)]

@@ -10,7 +10,7 @@ TEXT_ROW = {"text": "a film unlike any other", "label": "pos"}
 
 
 def add(client: Any, *rows: Any) -> Any:
-    """Store labelled examples; return what the server says."""
+    """Store labeled examples; return what the server says."""
     found = client.post("/examples", json={"examples": list(rows)})
     assert found.status_code == 201, found.text
     return found.json()

@@ -45,6 +45,13 @@ def test_no_phrase_that_the_glossary_replaces(path):
     assert not found
 
 
+@pytest.mark.parametrize(
+    "path", [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.name
+)
+def test_no_page_names_a_machine(path):
+    assert not re.findall(r"(?<![\w.])/(?:work|root|home|Users)/\S+", path.read_text(encoding="utf-8"))
+
+
 def test_the_list_finds_what_it_is_about():
     assert any(re.search(phrase, "Texts a step; 32.", re.IGNORECASE) for phrase in BANNED)
     assert not any(re.search(phrase, "Batch size (default 32).", re.IGNORECASE) for phrase in BANNED)

@@ -31,7 +31,7 @@ def tagged(gold, predicted, confidence, groups):
 
 
 def set_rows(n_rows, **options):
-    return SetRows(name="x", role="out", rows=[TaggedRow(("a",), ("O",))] * n_rows, labelled=True, **options)
+    return SetRows(name="x", role="out", rows=[TaggedRow(("a",), ("O",))] * n_rows, labeled=True, **options)
 
 
 def softmax_answers(outputs, rows):
@@ -74,7 +74,7 @@ def test_where_labels_are_not_known_the_entities_that_were_found_are_the_answers
         groups=[0, 0, 0, 1],
     )
 
-    found = softmax_answers(outputs, replace(set_rows(2), labelled=False))
+    found = softmax_answers(outputs, replace(set_rows(2), labeled=False))
 
     assert found.confidence == pytest.approx([0.72, 0.6])
     assert found.group.tolist() == [0, 1]
@@ -94,7 +94,7 @@ def test_the_distance_to_people_is_half_the_sum_of_differences_over_classes_the_
     outputs = Outputs(logits=np.log([[0.4, 0.6], [0.9, 0.1]]), labels=[1, 0], class_names=("neg", "pos"))
     rows = [TextRow("a", "pos", {"pos": 3, "neg": 1, "neutral": 6}), TextRow("b", "neg")]
 
-    found = softmax_answers(outputs, SetRows(name="x", role="in", rows=rows, labelled=True))
+    found = softmax_answers(outputs, SetRows(name="x", role="in", rows=rows, labeled=True))
 
     assert found.human[0] == pytest.approx(abs(0.6 - 0.75))
     assert math.isnan(found.human[1])

@@ -38,7 +38,7 @@ def test_an_entity_is_as_near_as_its_words_on_average_and_missed_ones_are_left_o
         groups=[0, 0, 0, 1, 1],
         class_names=TAGS,
     )
-    rows = SetRows(name="x", role="out", rows=[TaggedRow(("a",), ("O",))] * 2, labelled=True)
+    rows = SetRows(name="x", role="out", rows=[TaggedRow(("a",), ("O",))] * 2, labeled=True)
     prediction = SoftmaxResponse().fit(outputs).predict(outputs)
     answers = answers_of(outputs, prediction, rows)
 

@@ -36,7 +36,7 @@ def test_the_only_other_set_stands_for_the_papers_where_it_can_be_told_apart(tmp
     setup = settled_folder(tmp_path)
 
     assert [(one.role, one.stands_for) for one in setup.sets] == [("in", "IMDb"), ("outside", "Yelp")]
-    assert [one.name for one in setup.labelled] == ["home"]
+    assert [one.name for one in setup.labeled] == ["home"]
 
 
 @pytest.mark.parametrize("tags", [["O", "O"], ["B-SHIP", "I-SHIP"]])

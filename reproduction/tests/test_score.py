@@ -26,7 +26,7 @@ def tagged():
 
 def test_asked_only_of_words_of_entities_dac_says_the_same_of_every_entity(tagged):
     calibrator, test = tagged
-    rows = SetRows(name="x", role="in", rows=[TaggedRow(("a",), ("O",))] * 80, labelled=True)
+    rows = SetRows(name="x", role="in", rows=[TaggedRow(("a",), ("O",))] * 80, labeled=True)
 
     _, whole = said(calibrator, test)
     _, part = said(calibrator, test, entity_words=True)

@@ -40,7 +40,7 @@ def test_a_set_of_unknown_labels_only_is_there_to_be_told_apart(tmp_path):
 
     found = task_data(tmp_path).sets["odd"]
 
-    assert (found.role, found.labelled, len(found.rows)) == ("outside", False, 1)
+    assert (found.role, found.labeled, len(found.rows)) == ("outside", False, 1)
 
 
 def test_entities_of_unknown_types_become_o_and_types_a_set_never_uses_are_ignored():

@@ -170,10 +170,10 @@ def test_prediction_holds_both_confidences(name, fitted, hard_toy):
 
 def test_fit_without_labels_says_so(name, hard_toy):
     train, validation, _, _ = hard_toy
-    unlabelled = Outputs(features=validation.features, logits=validation.logits, layers=validation.layers)
+    unlabeled = Outputs(features=validation.features, logits=validation.logits, layers=validation.layers)
 
     with pytest.raises(InvalidInputError, match="needs labels"):
-        make_calibrator(name, train, n_neighbors=8).fit(unlabelled)
+        make_calibrator(name, train, n_neighbors=8).fit(unlabeled)
 
 
 def test_fit_on_nothing_says_so(name, hard_toy):

@@ -1,4 +1,4 @@
-"""Fixtures for datastore tests: small labelled rows and folders that hold them."""
+"""Fixtures for datastore tests: small labeled rows and folders that hold them."""
 
 import numpy as np
 import pytest

@@ -69,10 +69,10 @@ def answers_of(
     if outputs.groups is not None:
         spoken = prediction.confidence if entity_factors is None else entity_factors
         names = np.array(outputs.class_names)
-        gold = names[outputs.require_labels("the experiment")] if rows.labelled else np.full(len(outputs), "O")
+        gold = names[outputs.require_labels("the experiment")] if rows.labeled else np.full(len(outputs), "O")
         found = _entities(gold, outputs.groups, names, prediction.predicted, spoken, rows.ignored)
-        return found if rows.labelled else Answers(confidence=found.confidence, group=found.group)
-    if not rows.labelled:
+        return found if rows.labeled else Answers(confidence=found.confidence, group=found.group)
+    if not rows.labeled:
         return Answers(confidence=prediction.confidence, group=np.arange(len(outputs)))
     labels = outputs.require_labels("the experiment")
     small = outputs.n_classes <= MAX_CLASSES

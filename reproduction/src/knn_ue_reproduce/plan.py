@@ -114,7 +114,7 @@ def make_plan(setups: Iterable[Setup]) -> dict[str, PaperTable]:
 
 
 def _scores(name: str, title: str, setups: Mapping[str, Setup], measures: tuple[str, ...]) -> PaperTable:
-    blocks = [_block(setups[name], one, _with_ours(("right", *measures))) for one in _labelled(setups, name)]
+    blocks = [_block(setups[name], one, _with_ours(("right", *measures))) for one in _labeled(setups, name)]
     return _table(name, title, (name,), blocks, setups)
 
 
@@ -130,7 +130,7 @@ def _detection(setups: Mapping[str, Setup]) -> PaperTable:
 
 
 def _weights(setups: Mapping[str, Setup]) -> PaperTable:
-    blocks = [_block(setups["sentiment"], one, _WEIGHTS) for one in _labelled(setups, "sentiment")]
+    blocks = [_block(setups["sentiment"], one, _WEIGHTS) for one in _labeled(setups, "sentiment")]
     variants = tuple(MethodVariant(method=name) for name in ("knn-ue-no-label", "knn-ue"))
     title = "W and confidence of right and wrong answers"
     return _table("weights", title, ("sentiment",), blocks, setups, variants=variants)
@@ -169,7 +169,7 @@ def _coverage(setups: Mapping[str, Setup]) -> PaperTable:
 
 
 def _brier(setups: Mapping[str, Setup]) -> PaperTable:
-    blocks = [_block(setups[name], one, ("brier",)) for name in ("sentiment", "nli") for one in _labelled(setups, name)]
+    blocks = [_block(setups[name], one, ("brier",)) for name in ("sentiment", "nli") for one in _labeled(setups, name)]
     return _table("brier", "Brier score", ("sentiment", "nli"), blocks, setups)
 
 
@@ -177,20 +177,20 @@ def _human(setups: Mapping[str, Setup]) -> PaperTable:
     blocks = [
         _block(setups[name], one, ("human", "right", "ece"))
         for name in ("sentiment", "nli")
-        for one in _labelled(setups, name)
+        for one in _labeled(setups, name)
     ]
     return _table("human", "Distance to human label distributions (not in the paper)", (), blocks, setups)
 
 
 def _newer(setups: Mapping[str, Setup]) -> PaperTable:
-    blocks = [_block(setup, one, _NEWER) for setup in setups.values() for one in setup.labelled]
+    blocks = [_block(setup, one, _NEWER) for setup in setups.values() for one in setup.labeled]
     return _table("newer", "Measures that came after the paper", (), blocks, setups)
 
 
 def _time(name: str, title: str, setups: Mapping[str, Setup], *, place: int) -> PaperTable:
     timings = []
     for setup in ("nli", "ner"):
-        for one in _labelled(setups, setup)[place : place + 1]:
+        for one in _labeled(setups, setup)[place : place + 1]:
             timed = [method for method in methods_of(setups[setup].task) if method not in RIVALS]
             variants = tuple(MethodVariant(method=method) for method in timed)
             timings.append((setup, Timing(part=one.name, variants=variants)))
@@ -204,7 +204,7 @@ def _time_by_neighbors(setups: Mapping[str, Setup]) -> PaperTable:
     )
     timings = tuple(
         ("sentiment", Timing(part=one.name, variants=variants, name="time-k"))
-        for one in _labelled(setups, "sentiment")[:1]
+        for one in _labeled(setups, "sentiment")[:1]
     )
     title = "Inference time by the number of neighbors"
     return _table("time-k", title, ("sentiment",), [], setups, timings=timings, kind="time")
@@ -247,8 +247,8 @@ def _block(setup: Setup, one: ScoredSet, measures: tuple[str, ...]) -> Block:
     return Block(setup=setup.name, part=one.name, paper=one.stands_for, measures=measures)
 
 
-def _labelled(setups: Mapping[str, Setup], name: str) -> tuple[ScoredSet, ...]:
-    return setups[name].labelled if name in setups else ()
+def _labeled(setups: Mapping[str, Setup], name: str) -> tuple[ScoredSet, ...]:
+    return setups[name].labeled if name in setups else ()
 
 
 def _searched(setups: Mapping[str, Setup], name: str) -> tuple[ScoredSet, ...]:

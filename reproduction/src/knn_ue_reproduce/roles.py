@@ -25,13 +25,13 @@ def resolve_roles(setup: Setup, scale: Scale) -> Setup:
         readable = False
     for one in new if readable else ():
         try:
-            labelled = task_data.read_set(one).labelled
+            labeled = task_data.read_set(one).labeled
         except KnnUeError as error:
             if one.role != "in":
                 roles[one.name] = None
                 remarks.append(f"{one.name} is left out: {error}")
             continue
-        if not labelled:
+        if not labeled:
             roles[one.name] = one if one.role == "in" else replace(one, role="outside")
             remarks.append(f"{one.name} has no label of the training rows: it cannot be scored, only told apart")
     found = [roles.get(one.name, one) for one in setup.sets]

@@ -48,14 +48,14 @@ class Setup:
     remarks: tuple[str, ...] = ()
 
     @property
-    def labelled(self) -> tuple[ScoredSet, ...]:
+    def labeled(self) -> tuple[ScoredSet, ...]:
         """The sets whose labels the model knows."""
         return tuple(one for one in self.sets if one.role != "outside")
 
     @property
     def searched(self) -> tuple[ScoredSet, ...]:
         """The two sets that numbers of neighbors and indexes are compared on, one in domain, one out."""
-        return self.labelled[:2]
+        return self.labeled[:2]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,14 +18,14 @@ _SEED = 0  # of every draw of rows: seeds of experiments change the training, ne
 class SetRows:
     """The drawn rows of one test set.
 
-    `labelled` says whether the model knows their labels. `ignored` are entity types that the set does not annotate:
+    `labeled` says whether the model knows their labels. `ignored` are entity types that the set does not annotate:
     what the model finds of them counts as O. `n_dropped` rows of all `n_rows_read` had labels the model does not know.
     """
 
     name: str
     role: Role
     rows: list[Row]
-    labelled: bool
+    labeled: bool
     ignored: frozenset[str] = frozenset()
     n_rows_read: int = 0
     n_dropped: int = 0
@@ -33,7 +33,7 @@ class SetRows:
     @cached_property
     def key(self) -> str:
         """A short name for all that the scores of this set depend on."""
-        return key_of(key_of_rows(self.rows), self.labelled, sorted(self.ignored))
+        return key_of(key_of_rows(self.rows), self.labeled, sorted(self.ignored))
 
 
 class TaskData:
@@ -97,15 +97,15 @@ class TaskData:
         """Return the rows of a test set; one that uses none of the known labels is there to be told apart."""
         rows = [row for source in wanted.sources for row in read_rows(source, self.task)]
         usable, ignored = fit_labels(rows, self.known)
-        labelled = bool(usable) and wanted.role != "outside" and not (ignored and ignored == self.known)
+        labeled = bool(usable) and wanted.role != "outside" and not (ignored and ignored == self.known)
         return SetRows(
             name=wanted.name,
-            role=wanted.role if labelled else "outside",
-            rows=draw(usable if labelled else rows, self.scale.test_rows),
-            labelled=labelled,
-            ignored=ignored if labelled else frozenset(),
+            role=wanted.role if labeled else "outside",
+            rows=draw(usable if labeled else rows, self.scale.test_rows),
+            labeled=labeled,
+            ignored=ignored if labeled else frozenset(),
             n_rows_read=len(rows),
-            n_dropped=len(rows) - len(usable) if labelled else 0,
+            n_dropped=len(rows) - len(usable) if labeled else 0,
         )
 
 

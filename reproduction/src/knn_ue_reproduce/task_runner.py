@@ -117,12 +117,12 @@ class TaskRunner:
         Methods that share a model and what is taken of it share the outputs; mc-dropout sees the first rows only.
         """
         training = self.training_of(variant)
-        rows, labelled = self.rows_of(part)
+        rows, labeled = self.rows_of(part)
         if variant.method == PASSES:
             rows = rows[: self.scale.passes_rows]
         options = self.encoding_of(variant)
         name = self.model_name(training, seed)
-        key = key_of(name.key, options, key_of_rows(rows), labelled)
+        key = key_of(name.key, options, key_of_rows(rows), labeled)
         path = self.store.work / "outputs" / f"{self.setup.name}-{training.name}-{seed}-{part.replace(' ', '_')}-{key}"
         with self.store.reserved(key, wait=True):
             try:
@@ -130,7 +130,7 @@ class TaskRunner:
             except StorageError:
                 began = time.perf_counter()
                 with self.fixed_threads():
-                    made = self.loaded(training, seed, **options).encode(rows, with_labels=labelled)
+                    made = self.loaded(training, seed, **options).encode(rows, with_labels=labeled)
                 made = replace(made, texts=None)
                 save_outputs(path, made)
                 self.report(f"  encoded {part} with {name.what} in {time.perf_counter() - began:.0f} s")
@@ -148,7 +148,7 @@ class TaskRunner:
         if part == "fitting":
             return self.data.fitting, True
         found = self.data.sets[part]
-        return found.rows, found.labelled
+        return found.rows, found.labeled
 
     def encoding_of(self, variant: MethodVariant, *, shared: bool = True) -> dict[str, Any]:
         """Return what is taken of the model; all layers of a plain one where its methods share a pass."""
