@@ -8,7 +8,7 @@ from knn_ue.stores import IndexOptions
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.toy import pockets
 from knn_ue.tuning import Tolerance, Trial, Tuning, tune_index
-from knn_ue.tuning.choose import _best, index_families
+from knn_ue.tuning.choose import SMALL_VALUES, SMALL_VALUES_FOR_WORDS, _best, index_families, is_small
 from knn_ue.tuning.index_trials import IndexTrials
 from knn_ue.types import Outputs
 
@@ -43,6 +43,27 @@ def test_a_small_store_is_searched_exactly_and_nothing_is_tried(wide):
     found = tune(wide)
 
     assert (found.chosen, found.trials) == (IndexOptions(), ())
+
+
+def test_the_store_of_the_demo_is_searched_exactly():
+    random = np.random.default_rng(0)
+    vectors, labels = np.ones((7_396, 768), np.float32), np.zeros(7_396, np.int64)
+    validation = Outputs(features=vectors[:50], logits=random.normal(size=(50, 2)), labels=labels[:50])
+
+    found = tune_index(vectors, labels, validation)
+
+    assert (found.chosen, found.trials) == (IndexOptions(), ())
+
+
+@pytest.mark.parametrize("of_words", [False, True])
+def test_the_last_exact_store_is_a_small_share_of_the_forward_pass(of_words):
+    limit = SMALL_VALUES_FOR_WORDS if of_words else SMALL_VALUES
+    # docs/index_results.md, "Beside the forward pass", with the exact search: texts by knn-ue, words by knn-ue-entity
+    share, at_values = (0.17, 69_273 * 384) if of_words else (0.0097, 7_000 * 384)
+
+    assert is_small(limit, of_words=of_words)
+    assert not is_small(limit + 1, of_words=of_words)
+    assert share * limit / at_values < 0.07
 
 
 @slow

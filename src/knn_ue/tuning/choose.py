@@ -21,8 +21,10 @@ from knn_ue.stores.segment import build_index
 from knn_ue.tuning.index_trials import Exact, IndexTrials, Scored, Tolerance, Trial, Tuning
 from knn_ue.types import Outputs, Progress
 
-# Up to so many stored values an exact search costs next to nothing beside the model, and there is nothing to choose.
-SMALL_VALUES = 1 << 22
+# Up to so many stored values (rows x columns) an exact search costs a few percent of MiniLM's forward pass, and there
+# is nothing to choose. A sentence asks for several of its words where a text asks once, so its limit is lower.
+SMALL_VALUES = 1 << 24
+SMALL_VALUES_FOR_WORDS = 1 << 22
 # The exact search of the validation rows must end in some twenty seconds: rows x columns x queries.
 _EXACT_VALUES = 6e11
 _MOST_QUERIES = 20_000
@@ -50,17 +52,18 @@ def tune_index(
 ) -> Tuning:
     """Choose an index over `vectors` (n, d) float32 with `labels` (n,), by labeled `validation` outputs.
 
-    A store of up to 2**22 values is searched exactly and nothing is tried, unless there is a memory limit. Else each
-    family of indexes is tried from its fastest setting on, until one is good enough or slower than the best so far;
-    `thorough` tries all, for the whole picture. `scored` says what an answer is, by default a row. Where no index
-    within the memory limit is good enough, an error says which came nearest.
+    A store of up to 2**24 values (2**22 where the rows are words of sentences) is searched exactly and nothing is
+    tried, unless there is a memory limit. Else each family of indexes is tried from its fastest setting on, until one
+    is good enough or slower than the best so far; `thorough` tries all, for the whole picture. `scored` says what an
+    answer is, by default a row. Where no index within the memory limit is good enough, an error says which came
+    nearest.
     """
     tolerance = tolerance or Tolerance()
     vectors = float_matrix(vectors, "vectors", dtype=np.float32)
     labels = label_vector(labels, "labels", length=len(vectors))
     check_positive(n_neighbors, "n_neighbors")
     _check_columns(vectors, validation)
-    if not thorough and tolerance.max_bytes is None and vectors.size <= SMALL_VALUES:
+    if not thorough and tolerance.max_bytes is None and is_small(vectors.size, of_words=validation.groups is not None):
         return Tuning(chosen=IndexOptions(), trials=(), n_queries=0)
     bench = IndexTrials(
         vectors=vectors,
@@ -81,6 +84,15 @@ def tune_index(
         trials += _try_family(bench, family, exact, fastest, thorough=thorough)
     report("tuning the index", len(families), len(families))
     return Tuning(chosen=_best(trials, tolerance), trials=tuple(trials), n_queries=len(bench.validation))
+
+
+def is_small(n_values: int, *, of_words: bool) -> bool:
+    """Say whether a store of so many values is searched exactly at next to no cost beside the model.
+
+    >>> is_small(7_396 * 768, of_words=False), is_small(69_273 * 384, of_words=True)
+    (True, False)
+    """
+    return n_values <= (SMALL_VALUES_FOR_WORDS if of_words else SMALL_VALUES)
 
 
 @dataclass(frozen=True)
