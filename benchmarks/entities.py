@@ -57,15 +57,11 @@ INDEX = IndexOptions(factory="PCA64,IVF256,Flat", n_probe=16, refine_factor=4)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--models", type=Path)
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--domains", nargs="+", default=["wikineural", "btc"], choices=["wikineural", "btc"])
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--rows", type=int, default=1000, help="sentences of each test set, at most")
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     for seed in arguments.seeds:
@@ -210,6 +206,18 @@ def log_top(outputs: Outputs) -> Any:
     return -np.log(np.exp(shifted).sum(axis=1))
 
 
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """Return what every benchmark of taggers asks for."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="models and outputs are kept here")
+    parser.add_argument("--models", type=Path, help="taggers called m_<domain>_<seed> instead of training plain ones")
+    parser.add_argument("--encoder", type=Path, help="the model to fine-tune; MiniLM without it")
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
 def model_of(domain: str, seed: int, method: str, arguments: argparse.Namespace) -> Path:
     """Return the folder of the model the method needs, trained now, before, or by somebody else."""
     training = METHODS[method].training()
@@ -227,9 +235,11 @@ def model_of(domain: str, seed: int, method: str, arguments: argparse.Namespace)
             train,
             stopping,
             task=TASK,
-            encoder=model_folder(),
+            encoder=arguments.encoder or model_folder(),
             out=folder,
-            options=replace(TrainingOptions.fast(seed=seed), epochs=3, learning_rate=5e-4, max_length=96),
+            options=replace(
+                TrainingOptions.fast(seed=seed), epochs=3, learning_rate=arguments.learning_rate, max_length=96
+            ),
             method=training,
             overwrite=True,
             device="cpu",

@@ -10,12 +10,11 @@ import argparse
 import json
 import statistics
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from entities import INDEX, SETS, Encoder, drawn, kept, read, reading_of, training_rows
+from entities import INDEX, SETS, Encoder, drawn, kept, parser_of, read, reading_of, training_rows
 from entity_choices import N_STRANGE, PLAIN, measured
 from entity_shifts import SHIFTS, shifted
 from knn_ue import metrics
@@ -36,13 +35,9 @@ DESIGNS: dict[str, tuple[float, float] | None] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--models", type=Path)
+    parser = parser_of(__doc__)
     parser.add_argument("--cells", nargs="+", default=["wikineural-0", "btc-0"])
     parser.add_argument("--rows", type=int, default=1000, help="sentences of each test set, at most")
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     found = {name: Cell(name, arguments).measure() for name in arguments.cells}
     print("\n".join([*choices_table(found), "", *transfers_table(found)]))

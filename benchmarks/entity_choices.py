@@ -9,12 +9,11 @@ folders are those of `benchmarks/entities.py`.
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from entities import Encoder, OneSearch, training_rows
+from entities import Encoder, OneSearch, parser_of, training_rows
 from entity_columns import Columns, Design
 from entity_docs import choices
 from entity_shifts import SHIFTS, shifted
@@ -71,12 +70,8 @@ DESIGNS: dict[str, Design] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--models", type=Path)
+    parser = parser_of(__doc__)
     parser.add_argument("--cells", nargs="+", default=["wikineural-0", "wikineural-1", "btc-0", "btc-1"])
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     found = {cell: scores_of_cell(*cell.rsplit("-", 1), arguments) for cell in arguments.cells}
     print("\n".join(choices(found)))

@@ -10,12 +10,11 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from entities import INDEX, SETS, Encoder, drawn, read, training_rows
+from entities import INDEX, SETS, Encoder, drawn, parser_of, read, training_rows
 from knn_ue.calibrators import KnnUEEntity
 from knn_ue.pipeline.answers import answer_examples
 from knn_ue.pipeline.rows import labeled_examples
@@ -25,13 +24,9 @@ _ROUNDS = 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--models", type=Path)
+    parser = parser_of(__doc__)
     parser.add_argument("--cell", default="wikineural-0")
     parser.add_argument("--rows", type=int, default=200)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     found = costs(arguments)
     print(json.dumps(found, indent=1))
