@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not p.name.startswith("results"))]
-CODE = sorted(p for kind in ("py", "js", "html") for p in (ROOT / "src" / "knn_ue").rglob(f"*.{kind}"))
+SOURCES = (ROOT / "src" / "knn_ue", ROOT / "reproduction" / "src" / "knn_ue_reproduce")
+CODE = sorted(p for folder in SOURCES for kind in ("py", "js", "html") for p in folder.rglob(f"*.{kind}"))
 
 # What we do not write -> what we write.
 BANNED = {

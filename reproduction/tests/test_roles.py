@@ -1,4 +1,4 @@
-"""New sets of a folder are what their rows say: scored, told apart, or left out and told."""
+"""New sets of a folder are what their rows say: scored, used for OOD detection, or left out and named."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_a_set_of_other_labels_leaves_the_papers_place_to_one_that_can_be_scored
         ("away", "out", "Yelp"),
     ]
     assert setup.differs == "home for IMDb, away for Yelp"
-    assert setup.remarks == ("aliens has no label of the training rows: it cannot be scored, only told apart",)
+    assert setup.remarks == ("aliens has no label of the training rows: it is used only for OOD detection",)
 
 
 def test_the_only_other_set_stands_for_the_papers_where_it_can_be_told_apart(tmp_path):

@@ -170,9 +170,9 @@ def test_no_loss_holds_only_while_the_interval_stays_within_the_margin():
     assert word(0.002, -0.010, 0.011, claim=claim).reason == "a loss of 1 or more is not excluded"
     assert word(0.030, 0.020, 0.040, claim=claim).reason == "loses 1 or more"
     within = word(0.006, 0.004, 0.008, claim=claim)
-    assert (within.word, within.reason) == ("holds", "it loses for sure, and the loss is below 1")
+    assert (within.word, within.reason) == ("holds", "it loses significantly, and the loss is below 1")
     around = word(0.010, 0.005, 0.015, claim=claim)
-    assert around.reason == "it loses for sure, and a loss of 1 or more is not excluded"
+    assert around.reason == "it loses significantly, and a loss of 1 or more is not excluded"
 
 
 def test_many_claims_of_no_loss_are_corrected_too():

@@ -19,9 +19,10 @@ def reproduce(
         list[str], typer.Argument(metavar="list | TABLE... | all", help="Show the plan, or make some or all tables.")
     ],
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Data sets as task/set/split.jsonl.gz; else VADER, or the hub.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder with task/set/split.jsonl.gz. Without it: VADER, or the hub."),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where models, cells and results go.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Output folder for models, cells and results.")] = Path(
         "knn-ue-reproduction"
     ),
     scale: Annotated[
@@ -31,50 +32,50 @@ def reproduce(
             help="small (MiniLM, hours), reference (MiniLM, a night), base (MPNet, hours), paper (DeBERTaV3, the hub).",
         ),
     ] = "small",
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many; by scale 3, 8, 2, 5.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds. Default by scale: 3, 8, 2, 5.")] = None,
     in_domain: Annotated[
-        list[str] | None, typer.Option(metavar="TASK=SET", help="The set of DIR to train on; repeatable.")
+        list[str] | None, typer.Option(metavar="TASK=SET", help="Set in --data to train on; repeatable.")
     ] = None,
     out_of_domain: Annotated[
-        list[str] | None, typer.Option(metavar="TASK=SET,...", help="The sets of DIR to test on; repeatable.")
+        list[str] | None, typer.Option(metavar="TASK=SET,...", help="Sets in --data to test on; repeatable.")
     ] = None,
     ontonotes: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Your OntoNotes as bn/train.conll, ..., for --scale paper.")
+        Path | None, typer.Option(metavar="DIR", help="OntoNotes folder (bn/train.conll, ...), for --scale paper.")
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(metavar="E", help="Another encoder than the scale's: a folder or hub name.")
+        str | None, typer.Option(metavar="E", help="Encoder instead of the scale's: a folder or a hub name.")
     ] = None,
     cells: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the small JSON files of cells are; OUT/cells.")
+        Path | None, typer.Option(metavar="DIR", help="Folder of the JSON files of measured cells. Default: OUT/cells.")
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(metavar="D", help="cpu, cuda, ...; cpu, or at the paper's scale a GPU if there is one."),
+        typer.Option(metavar="D", help="cpu, cuda, ... Default: cpu; for --scale paper a GPU if there is one."),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what was measured before.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ignore measured cells and start over.")] = False,
     report_only: Annotated[
-        bool, typer.Option("--report-only", help="Measure nothing: write the results of what is there.")
+        bool, typer.Option("--report-only", help="Measure nothing; write the results of the cells that exist.")
     ] = False,
     times: Annotated[
         bool | None,
         typer.Option(
-            "--times/--no-times", help="Only times, all anew, for an idle machine; or all but times, for a busy one."
+            "--times/--no-times", help="Measure only times (idle machine), or everything except times (busy machine)."
         ),
     ] = None,
     draws: Annotated[
-        int, typer.Option(min=10, help="Of the bootstrap behind each verdict; below 1,100 none can hold in NER.")
+        int, typer.Option(min=10, help="Bootstrap draws for each verdict. Below 1,100 no NER claim can hold.")
     ] = 2000,
     page: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the page to cite here too, as Markdown with pictures beside it."),
+        typer.Option(metavar="FILE", help="Also write the page to cite here, as Markdown with pictures next to it."),
     ] = None,
     recheck: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Measure N cells again from nothing and compare.")
+        int | None, typer.Option(min=1, metavar="N", help="Measure N random cells again from scratch and compare.")
     ] = None,
 ) -> None:
     """Reproduce the paper: every table and figure, with its numbers, ours, and whether each claim holds.
 
-    Tasks are sentiment, nli, ner, intent. A run that is stopped goes on where it was; several processes may share OUT.
+    Tasks are sentiment, nli, ner, intent. A stopped run resumes where it was; several processes may share OUT.
     Results are OUT/results.md with its pictures, .tex, .csv, .html, league.csv and verdicts.csv.
 
     Example: [bold]knn-ue reproduce sentiment --data data --seeds 1 --out knn-ue-reproduction[/bold]

@@ -11,8 +11,8 @@ from knn_ue_reproduce.task_data import TaskData
 def resolve_roles(setup: Setup, scale: Scale) -> Setup:
     """Return the setup as its rows say it is: sets we do not know by name are read for it.
 
-    A set that uses no label the model knows is "outside", there to be told apart, and leaves the place of one of the
-    paper's to a set that can be scored. A set that cannot be read is left out, so that it costs no other one its
+    A set that uses no label the model knows is "outside", used only for OOD detection, and leaves the place of one of
+    the paper's to a set that can be scored. A set that cannot be read is left out, so that it costs no other one its
     numbers. `remarks` say both.
     """
     new = [one for one in setup.sets if not is_known(setup.name, one)]
@@ -33,7 +33,7 @@ def resolve_roles(setup: Setup, scale: Scale) -> Setup:
             continue
         if not labeled:
             roles[one.name] = one if one.role == "in" else replace(one, role="outside")
-            remarks.append(f"{one.name} has no label of the training rows: it cannot be scored, only told apart")
+            remarks.append(f"{one.name} has no label of the training rows: it is used only for OOD detection")
     found = [roles.get(one.name, one) for one in setup.sets]
     kept = tuple(one for one in found if one is not None)
     if any(one.stands_for for one in setup.sets if one.name in roles):

@@ -21,7 +21,7 @@ class ScoredSet:
     """One test set: `sources` are files or named sources, read one after the other.
 
     `role`: "in" is the in-domain test set, "out" another domain with the same labels, "human" a set that is scored but
-    is neither, "outside" one whose labels the model does not know, used to be told apart from "in". `stands_for` is
+    is neither, "outside" one whose labels the model does not know, used only for OOD detection. `stands_for` is
     the set of the paper in whose place it is read.
     """
 

@@ -1,4 +1,4 @@
-"""Cells -> tables: the paper's number, ours as mean and standard deviation over seeds, and who is best for sure."""
+"""Cells -> tables: the paper's number, our mean and standard deviation over seeds, the significantly best."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from knn_ue_reproduce.verdicts import ALPHA, ClaimVerdict, differences, judge, j
 class Number:
     """One field of a table, in the unit of its measure: the paper's number and ours.
 
-    `best` says that ours is the best of its column and better than every other method for sure.
+    `best` says that ours is the best of its column and significantly better than every other method.
     """
 
     published: Published | None = None

@@ -94,7 +94,7 @@ class TaskData:
         )
 
     def read_set(self, wanted: ScoredSet) -> SetRows:
-        """Return the rows of a test set; one that uses none of the known labels is there to be told apart."""
+        """Return the rows of a test set; one that uses none of the known labels is used only for OOD detection."""
         rows = [row for source in wanted.sources for row in read_rows(source, self.task)]
         usable, ignored = fit_labels(rows, self.known)
         labeled = bool(usable) and wanted.role != "outside" and not (ignored and ignored == self.known)

@@ -260,7 +260,7 @@ def _decide(claim: Claim, gained: tuple[float, float, float], p: float, against:
 
 def _decide_no_loss(claim: Claim, low: float, high: float, p: float, against: float) -> tuple[Word, str]:
     margin = f"{measure_of(claim.measure).unit * claim.margin:g}"
-    sure = "it loses for sure, and " if high < 0 else ""
+    sure = "it loses significantly, and " if high < 0 else ""
     if low > -claim.margin:
         below = f"{sure}the loss is below {margin}"
         return ("holds", below) if p < ALPHA else ("undecided", f"{below}{_MANY}")

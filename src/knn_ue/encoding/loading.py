@@ -161,7 +161,7 @@ def load_model(
     if class_names is None and note_of(config).get("head"):
         attach_head(model, _load_head(path))  # and the last layer that is missing is not needed
     if class_names is not None and tuple(class_names) != saved:
-        _start_anew(last_linear(model), config)  # a head of the right size may still be for other classes
+        _restart(last_linear(model), config)  # a head of the right size may still be for other classes
     return model.float().eval(), [name for name, _ in model.named_parameters() if name in missing]
 
 
@@ -206,7 +206,7 @@ def _load_head(path: str | Path) -> Any:
     return load_head(Path(file))
 
 
-def _start_anew(linear: Any, config: Any) -> None:
+def _restart(linear: Any, config: Any) -> None:
     from torch.nn import init
 
     init.normal_(linear.weight, std=getattr(config, "initializer_range", 0.02))

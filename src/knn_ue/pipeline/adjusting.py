@@ -100,12 +100,12 @@ class Adjustable(WithFitted, ABC):
         calibrator, tuning = tune_fitted(
             self._ready(), tolerance=tolerance or Tolerance(), thorough=thorough, progress=progress
         )
-        self._fit_anew(calibrator)
+        self._refit(calibrator)
         return tuning
 
     def use_index(self, index: str | IndexOptions) -> Self:
         """Search the stored examples by another index, and refit with it; a threshold is chosen again."""
-        self._fit_anew(with_index(self._ready(), index))
+        self._refit(with_index(self._ready(), index))
         return self
 
     def patient(self) -> Self:
@@ -119,7 +119,7 @@ class Adjustable(WithFitted, ABC):
             self.fitted_ = replace(self._ready(), calibrator=calibrator.with_stores(stores))
         return self
 
-    def _fit_anew(self, calibrator: Calibrator) -> None:
+    def _refit(self, calibrator: Calibrator) -> None:
         self.fitted_ = refit(self._ready(), calibrator)
         self._calibrator_folder = None
 
