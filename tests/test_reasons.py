@@ -129,13 +129,18 @@ def test_what_the_model_does_to_all_is_told_from_what_this_input_does():
 def test_a_strange_input_is_called_strange_first_and_its_neighbors_are_not_trusted():
     lines = str(Explanation(**GIVEN, familiarity=0.001, unfamiliar=True)).splitlines()
 
-    assert lines[0].startswith("Unlike anything it was trained on (p = 0.001). ")
+    assert lines[0].startswith("Unlike the inputs it was trained on (p = 0.001). ")
     assert lines[1] == "pos: 53.0 % -> 79.0 %"
     assert lines[-1].endswith("The input is unfamiliar, so its neighbors say little about it.")
 
 
 def test_no_familiarity_means_no_sentence_about_it():
     assert familiarity_sentence(None, None) == ""
+
+
+@pytest.mark.parametrize(("p_value", "first"), [(0.02, "Rare among"), (0.05, "Like the"), (0.9, "Like the")])
+def test_a_rare_input_that_is_not_flagged_is_not_called_like_the_others(p_value, first):
+    assert familiarity_sentence(p_value, False).startswith(first)
     assert "familiarity" not in sentences(Explanation(**GIVEN))
 
 

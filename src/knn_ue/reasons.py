@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 _TYPICAL_SHARE = 0.1  # agreement that differs from the usual by less than this share of the neighbors is not remarked
+_RARE = 0.05  # an input below this p-value is not called like the others, flagged or not
 
 
 class Explained(Protocol):
@@ -74,15 +75,17 @@ def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None) -> 
     """Return what is known of an input, or "" where nothing is.
 
     >>> familiarity_sentence(0.001, True).split(". ")[0]
-    'Unlike anything it was trained on (p = 0.001)'
+    'Unlike the inputs it was trained on (p = 0.001)'
     """
     if familiarity is None:
         return ""
     if unfamiliar:
         return (
-            f"Unlike anything it was trained on (p = {familiarity:.2g}). "
+            f"Unlike the inputs it was trained on (p = {familiarity:.2g}). "
             "The score was calibrated on other inputs and may be far off for this one."
         )
+    if familiarity < _RARE:
+        return f"Rare among the validation inputs, but not flagged: {percent(familiarity)} are at least as unusual."
     share = f"{100 * familiarity:.0f} %" if familiarity >= 0.1 else percent(familiarity)
     return f"Like the validation inputs: {share} of them are at least as unusual."
 

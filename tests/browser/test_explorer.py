@@ -49,11 +49,21 @@ def test_a_strange_input_is_called_unfamiliar_before_anything_else(servers, open
         first = page.locator("#answer > div > *").first
 
         strange = answer["unfamiliar"]
-        assert ("Unlike anything it was trained on (p = 0.0" in first.inner_text()) == strange
-        assert ("Like the validation inputs" in first.inner_text()) != strange
+        assert ("Unlike the inputs it was trained on (p = 0.0" in first.inner_text()) == strange
+        assert ("validation inputs" in first.inner_text()) != strange
         assert ("do not rely on this score" in page.inner_text(".predicted")) == strange
     shown = page.inner_text("#answer")
     assert "should say" not in shown and "as sure as it should be" not in shown
+
+
+def test_a_text_that_is_longer_than_the_model_reads_is_said_to_be_cut(servers, open_page):
+    server = servers(TEXT)
+    page = ask(open_page(server), QUESTION)
+    assert page.inner_text(".cut") == ""
+
+    page = ask(page, "Ada was great " * 200)
+
+    assert "Only the beginning was read: of 600 words at most" in page.inner_text(".cut")
 
 
 def test_the_page_says_what_the_command_line_says(servers, open_page):

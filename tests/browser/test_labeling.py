@@ -23,6 +23,7 @@ def test_fifty_labels_by_keyboard_adapt_the_scores_and_can_be_undone(servers, op
     page = ask(open_page(servers(TEXT, "knn-ue", "--ask", pool)), "a film of its own kind")
     score = page.locator("#answer").inner_text()
 
+    assert "null" not in page.locator("#label").inner_text()
     page.get_by_role("button", name="Label 50").focus()
     page.keyboard.press("Enter")
     for number in range(50):

@@ -61,6 +61,7 @@ def test_the_demo_writes_the_report_and_a_folder_that_answers(result):
     assert result.report.read_text(encoding="utf-8").startswith("<!")
     assert run("explain", result.ue, "a great film").exit_code == 0
     assert len(result.explanations) == len(text_demo.EXPLAINED)
+    assert all(known.unfamiliar is not None for known in result.explanations)
 
 
 def test_the_report_begins_with_what_was_noticed_and_what_labels_do(result):

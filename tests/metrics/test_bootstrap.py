@@ -9,6 +9,16 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.metrics import aurc, auroc, bootstrap_interval
 
 
+def test_an_interval_contains_its_estimate_where_every_draw_exceeds_it():
+    # Each value once: drawn with replacement, some are missing and others double, so no draw is as even as this.
+    values = np.arange(50)
+
+    found = bootstrap_interval(lambda drawn: float(np.bincount(drawn).max()), values, n_bootstrap=200)
+
+    assert (found.low, found.estimate) == (1.0, 1.0)
+    assert found.high > 1.0
+
+
 def test_the_estimate_is_the_metric_of_the_data_itself() -> None:
     rng = np.random.default_rng(0)
     confidence, correct = rng.random(100), rng.random(100) < 0.5

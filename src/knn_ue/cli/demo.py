@@ -39,11 +39,12 @@ def _texts(out: Path, quick: bool) -> None:
 
     with progress_bars() as progress:
         result = run_text_demo(out, size=QUICK if quick else None, progress=progress)
-    for explanation in result.explanations:
-        typer.echo(f"{explanation}\n")
+    typer.echo(f"{result.loop.sentence}\n")
     for table in result.loop.tables:
         print_table(table.headings, table.rows, title=table.caption)
-    typer.echo(result.loop.sentence)
+    for explanation in result.explanations:
+        typer.echo(f"\n{explanation}")
+    typer.echo("")
     heading, *lines = result.summary()
     previous, shown = "", []
     for name, method, *numbers in lines:

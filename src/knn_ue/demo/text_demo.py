@@ -21,6 +21,7 @@ from knn_ue.errors import StorageError
 from knn_ue.evaluation import RAW, STYLES, TEST, Evaluation
 from knn_ue.familiarity import Familiarity
 from knn_ue.methods import make_calibrator
+from knn_ue.pipeline.familiarity import of_rows
 from knn_ue.storage import generation_of
 from knn_ue.training import TrainingOptions
 from knn_ue.types import Outputs
@@ -178,7 +179,7 @@ def run_text_demo(
             evaluation=found.evaluation,
             loop=loop,
             verdicts=found.verdicts,
-            explanations=knn.explain(outputs[_TEXTS], top=3),
+            explanations=of_rows(knn.explain(outputs[_TEXTS], top=3), outputs[_TEXTS], familiarity),
             sizes={name: len(content) for name, content in sets.items()},
             seconds=clock.seconds,
         )

@@ -33,14 +33,12 @@ class EvaluationOptions:
 
 
 def bounds_of(style: Style, interval: Interval) -> str:
-    """Return the bounds as printed; where they do not contain the estimate, with the reason.
+    """Return the bounds as printed.
 
-    >>> bounds_of(STYLES["ece"], Interval(low=0.02, high=0.04, estimate=0.01))
-    '2.00 to 4.00 (resampling adds error)'
+    >>> bounds_of(STYLES["ece"], Interval(low=0.02, high=0.04, estimate=0.03))
+    '2.00 to 4.00'
     """
-    shown = f"{style.show(interval.low)} to {style.show(interval.high)}"
-    inside = not math.isfinite(interval.estimate) or interval.low <= interval.estimate <= interval.high
-    return shown if inside or not math.isfinite(interval.low) else f"{shown} (resampling adds error)"
+    return f"{style.show(interval.low)} to {style.show(interval.high)}"
 
 
 @dataclass(frozen=True, kw_only=True)

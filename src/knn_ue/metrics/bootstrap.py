@@ -14,7 +14,7 @@ from knn_ue.errors import InvalidInputError
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A metric's value on the data, `estimate`, and the bounds `low` and `high` of its percentile interval."""
+    """A metric's value on the data, `estimate`, and the bounds `low` and `high` of an interval that contains it."""
 
     low: float
     high: float
@@ -33,7 +33,8 @@ def bootstrap_interval(
 
     Each array has n rows; `metric` is called with the drawn rows of each, in the order given. With `groups` (n,),
     whole groups are drawn: the words of one sentence are not independent. Draws where the metric is NaN are left
-    out; where all are, the bounds are NaN.
+    out; where all are, the bounds are NaN. Resampling adds noise that a calibration error counts as error, so that all
+    draws may exceed a small one: the interval is extended to the estimate where it would not contain it.
 
     >>> bootstrap_interval(lambda correct: correct.mean(), np.array([0, 1, 1, 1]), n_bootstrap=200)
     Interval(low=0.25, high=1.0, estimate=0.75)
@@ -55,7 +56,9 @@ def bootstrap_interval(
         rows = draw(rng)
         values[number] = metric(*(column[rows] for column in columns))
     low, high = _bounds(values[~np.isnan(values)], level)
-    return Interval(low=low, high=high, estimate=float(metric(*columns)))
+    estimate = float(metric(*columns))
+    # In this order a NaN of either stays what it is.
+    return Interval(low=min(low, estimate), high=max(high, estimate), estimate=estimate)
 
 
 def _bounds(values: npt.NDArray[np.float64], level: float) -> tuple[float, float]:

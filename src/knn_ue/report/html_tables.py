@@ -145,7 +145,7 @@ def _cell(table: Table, method: str, metric: str) -> str:
     if not table.intervals or shown == UNDEFINED:
         return f"<td>{value}</td>"
     interval = table.intervals[method][metric]
-    bounds = plain(bounds_of(style, interval)).replace(" (", "<br>(")
+    bounds = plain(bounds_of(style, interval))
     return f'<td>{value}<span class="unseen">, interval </span><span class="interval">{bounds}</span></td>'
 
 

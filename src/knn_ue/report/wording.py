@@ -18,7 +18,7 @@ def about_intervals(options: EvaluationOptions) -> str:
         f"Intervals are {100 * options.level:g} % percentile intervals of {options.n_bootstrap} bootstrap draws of the "
         "rows, of whole sentences where rows are words. They cover the choice of test rows, not the variation "
         "between training runs. Resampling adds noise, which a calibration error counts as error, so the interval of a "
-        "small error can lie above it: those say “resampling adds error”."
+        "small error may begin at the error itself."
     )
 
 

@@ -54,16 +54,19 @@ function answerCard(why, word, context, answer, opened) {
     "section",
     { class: "card", "aria-labelledby": "answer-title" },
     el("h2", { id: "answer-title" }, word === null ? "The answer" : `The word “${word}”`),
-    el("p", { class: "predicted" }, el("strong", {}, why.label), " ", el("span", { class: "score" }, percent(why.score)), " ", answer.unfamiliar ? el("span", { class: "tag differs" }, "⚠ do not rely on this score") : null, " ", tagging ? null : badge(why, least)),
+    el("p", { class: "predicted" }, el("strong", {}, why.label), " ", el("span", { class: "score" }, percent(why.score)), " ", answer.unfamiliar ? el("span", { class: "tag differs" }, "⚠ do not rely on this score") : null, " ", tagging ? null : badge(why, least, answer.unfamiliar)),
     el("p", { class: "soft" }, basis(why, answer, context.page.info)),
+    tagging ? null : el("p", { class: "cut" }, cutNote(context.input, context.page.info)),
     distribution(why, tagging ? 0 : least, opened),
   );
 }
 
 /** Above or below the threshold, where there is one; in tagging whole entities are answered or not, as the sentence shows. */
-function badge(why, least) {
+function badge(why, least, unfamiliar) {
   if (least <= 0) return null;
   if (why.score < least) return el("span", { class: "tag differs" }, `✗ below the threshold ${number(least)}: it abstains`);
+  // Above it, but the threshold was fitted on other inputs: nothing to be reassured by.
+  if (unfamiliar) return el("span", { class: "tag" }, `above the threshold ${number(least)}, which is for other inputs`);
   return el("span", { class: "tag agrees" }, `✓ above the threshold ${number(least)}`);
 }
 
@@ -71,6 +74,12 @@ function badge(why, least) {
 function basis(why, answer, info) {
   const where = `The model alone says ${percent(why.raw_score)}. The score is calibrated on ${info.n_validation} validation rows: it holds on average for inputs like them`;
   return answer.unfamiliar ? `${where}, and this one is not.` : `${where}, not for each single one.`;
+}
+
+/** That the end of a long input was not read. A word is at least one sub-word, so more words than `max_length` are always cut; sentences are tagged to their end. */
+function cutNote(input, { max_length: most }) {
+  const n = Object.values(input).join(" ").split(/\s+/u).length;
+  return most && n > most ? `Only the beginning was read: of ${n} words at most ${most} sub-words.` : "";
 }
 
 const FIRST = 5;

@@ -6,7 +6,7 @@ import { byId, el, percent, svg } from "./dom.js";
 const WANTED = 50;
 const LEAST = 10;
 const SIZE = 150;
-const EDGE = 26;
+const EDGE = 34;
 
 /** Fill the card; `attempt` runs something and says what went wrong, `changed` is called when the scores are others. */
 export function buildLabeling(info, { attempt, changed }) {
@@ -30,7 +30,7 @@ function showStart(state, told = []) {
   const begin = el("button", { type: "button", id: "label-begin", disabled: !info.pool.n }, `Label ${Math.min(WANTED, info.pool.n || WANTED)}`);
   begin.onclick = () => state.attempt(() => start(state));
   say(state, `Scores are calibrated on the validation rows. To recalibrate for other inputs, label some of them, drawn at random ${where[info.pool.source]}.`, told);
-  state.body.append(el("div", { class: "row" }, begin), domains(state));
+  state.body.append(el("div", { class: "row" }, begin), ...domains(state));
 }
 
 function say(state, sentence, told = []) {
@@ -47,7 +47,7 @@ function domains(state) {
       });
     return button;
   });
-  return buttons.length ? el("p", { class: "soft" }, "Adapted to: ", ...buttons) : null;
+  return buttons.length ? [el("p", { class: "soft" }, "Adapted to: ", ...buttons)] : [];
 }
 
 async function start(state) {
@@ -153,7 +153,7 @@ async function adapt(state, examples, domain) {
     "div",
     { id: "adapted", role: "status", tabindex: -1 },
     el("p", {}, found.applied ? `Adapted: the scores of the domain ${domain} are changed.` : "Nothing was changed."),
-    el("p", {}, `${percent(unit.accuracy)} of the labeled were right; the mean score was ${percent(unit.confidence_before)} and is ${percent(unit.confidence_after)} now. ECE ${percent(unit.ece_before)} before, ${percent(unit.ece_after)} after, cross-validated; ${percent(unit.ece_by_chance)} would be chance alone.`),
+    el("p", {}, `${percent(unit.accuracy)} of the labeled were right; the mean score was ${percent(unit.confidence_before)} and ${found.applied ? "is" : "would be"} ${percent(unit.confidence_after)} ${found.applied ? "now" : "after adapting"}. ECE ${percent(unit.ece_before)} before, ${percent(unit.ece_after)} after, cross-validated; ${percent(unit.ece_by_chance)} would be chance alone.`),
     found.doubts.map((doubt) => el("p", { class: "note" }, `${doubt[0].toUpperCase()}${doubt.slice(1)}.`)),
     found.before && el("div", { class: "row" }, picture(found.before, "before"), picture(found.after, "after")),
   );
