@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
@@ -45,7 +46,8 @@ CHECKED = [
     KnnUEClassifier(),
     KnnUEClassifier(SVC(), features=AsItIs()),
     KnnUEClassifier(make_pipeline(StandardScaler(), LinearSVC()), normalize="l2", use_labels=False, max_stored=20),
-    KnnUEClassifier(RandomForestClassifier(5, random_state=0), cv=3),
+    KnnUEClassifier(RandomForestClassifier(5), cv=3),
+    KnnUEClassifier(MLPClassifier((16,), solver="lbfgs"), cv=2),
 ]
 
 

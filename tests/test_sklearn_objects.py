@@ -1,8 +1,6 @@
-"""KnnUEClassifier beyond its numbers: metadata, pickle, clone, explanations, and what it refuses."""
+"""KnnUEClassifier beyond its numbers: metadata, pickle, clone, seeds and explanations."""
 
 import pickle
-import subprocess
-import sys
 from io import BytesIO
 
 import numpy as np
@@ -14,30 +12,26 @@ import joblib
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import make_classification
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 
 from knn_ue import InvalidInputError, KnnUE, Outputs
 from knn_ue.sklearn import KnnUEClassifier
+
+pandas = pytest.importorskip("pandas")
 
 
 @pytest.fixture(scope="module")
 def data():
     X, y = make_classification(600, 6, n_informative=4, n_classes=3, class_sep=0.7, random_state=0)
     return X[:400], y[:400], X[400:], y[400:]
-
-
-@pytest.fixture(scope="module")
-def binary():
-    X, y = make_classification(500, 5, flip_y=0.2, class_sep=0.8, random_state=1)
-    return X[:300], y[:300], X[300:], y[300:]
 
 
 @pytest.fixture(scope="module")
@@ -204,126 +198,32 @@ def test_folds_fitted_in_parallel_give_equal_probabilities(data, fitted):
     np.testing.assert_array_equal(model.predict_proba(X_test), fitted.predict_proba(X_test))
 
 
-class PredictOnly(ClassifierMixin, BaseEstimator):
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        return self
+@pytest.mark.parametrize("estimator", [RandomForestClassifier(5), make_pipeline(StandardScaler(), SGDClassifier())])
+def test_random_parts_of_the_estimator_follow_random_state(data, estimator):
+    X, y, X_test, _ = data
 
-    def predict(self, X):
-        return np.repeat(self.classes_[0], len(X))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"features": "scaler"}, r"a step before the classifier \(the estimator is not a pipeline\), got 'scaler'"),
-        ({"features": "transform"}, "needs an estimator that has transform, LogisticRegression has none"),
-        ({"estimator": PredictOnly()}, "PredictOnly has neither decision_function nor predict_proba"),
-        ({"cv": KFold(2)}, r"each fold must be trained on every class, one lacks \[0\]: stratify cv"),
-        ({"cv": 200}, "cv=200 needs at least 200 rows of each class, the rarest class has"),
-        ({"n_neighbors": 0}, "n_neighbors must be a whole number of at least 1, got 0"),
-        ({"max_stored": 0}, "max_stored must be a whole number of at least 1, got 0"),
-        ({"estimator": LogisticRegression}, "must be an object, got the class LogisticRegression: call it first"),
-        ({"estimator": "logistic"}, "estimator must be a scikit-learn classifier, got 'logistic'"),
-        ({"estimator": LinearRegression()}, "estimator must be a classifier, LinearRegression is none"),
-        ({"estimator": StandardScaler()}, "estimator must be a classifier, StandardScaler is none"),
-        (
-            {"estimator": FrozenEstimator(LogisticRegression())},
-            "must hold a fitted classifier, fit this LogisticRegression first",
-        ),
-        ({"estimator": SVC(decision_function_shape="ovo")}, "one column per class, those of SVC compare pairs"),
-        ({"cv": "prefit"}, r"wrap the fitted estimator, FrozenEstimator\(estimator\)"),
-        ({"normalize": "cosine"}, "normalize must be one of 'none', 'l2', 'standardize', got 'cosine'"),
-    ],
-)
-def test_unusable_option_is_refused_with_the_way_out(data, options, message):
-    X, y, *_ = data
-    order = np.argsort(y)
-
-    with pytest.raises(InvalidInputError, match=message):
-        KnnUEClassifier(**{"estimator": LogisticRegression(), **options}).fit(X[order], y[order])
-
-
-def test_unknown_step_is_answered_with_the_names_of_the_steps(data):
-    X, y, *_ = data
-
-    with pytest.raises(InvalidInputError, match=r"a step before the classifier \(standardscaler\), got 'svd'"):
-        KnnUEClassifier(make_pipeline(StandardScaler(), LogisticRegression()), features="svd").fit(X, y)
-
-
-def test_one_versus_one_scores_are_refused(data):
-    X, y, *_ = data
-    four = np.where(X[:, 0] > 1, 3, y)
-
-    with pytest.raises(InvalidInputError, match="must have one column per class, those of SVC compare pairs"):
-        KnnUEClassifier(SVC(decision_function_shape="ovo")).fit(X, four)
-
-
-def test_texts_cannot_be_compared_as_they_are(reviews):
-    texts, labels = reviews
-    pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression())
-
-    with pytest.raises(InvalidInputError, match="X holds texts, and neighbors are compared by numbers"):
-        KnnUEClassifier(pipeline, features="input").fit(texts, labels)
-
-
-def test_missing_values_in_features_are_refused_with_the_way_out(data):
-    X, y, *_ = data
-    X = np.where(np.arange(X.size).reshape(X.shape) == 5, np.nan, X)
-
-    with pytest.raises(InvalidInputError, match="X contains NaN or infinity, and neighbors are compared by X: impute"):
-        KnnUEClassifier(HistGradientBoostingClassifier(max_iter=2)).fit(X, y)
-
-
-def test_missing_label_is_refused_with_its_row(data):
-    X, y, *_ = data
-    names = np.array(["a", "b", "c"], dtype=object)[y]
-    names[4] = None
-
-    with pytest.raises(InvalidInputError, match="1 have None, the first is row 4: drop them"):
-        KnnUEClassifier().fit(X, names)
-
-
-def test_weights_that_are_not_one_per_row_are_refused(data):
-    X, y, *_ = data
-
-    with pytest.raises(InvalidInputError, match="a value for each of the 400 rows, got 3"):
-        KnnUEClassifier().fit(X, y, sample_weight=np.ones(3))
-
-
-def test_groups_without_routing_name_the_setting(data):
-    X, y, *_ = data
-
-    with pytest.raises(InvalidInputError, match="enable_metadata_routing=True"):
-        KnnUEClassifier(cv=GroupKFold(3)).fit(X, y, groups=np.arange(len(y)) % 9)
-
-
-def test_a_class_of_one_row_is_refused(data):
-    X, y, *_ = data
-
-    with pytest.raises(InvalidInputError, match="each class needs at least 2 rows"):
-        KnnUEClassifier().fit(X, np.append(y[:-1], 9))
-
-
-def test_unknown_validation_label_is_named(data):
-    X, y, X_val, y_val = data
-
-    with pytest.raises(InvalidInputError, match=r"y_val must hold classes the estimator knows, got 7"):
-        KnnUEClassifier().fit(X, y, X_val=X_val, y_val=np.full(len(y_val), 7))
-
-
-def test_validation_rows_without_labels_are_refused(data):
-    X, y, X_val, _ = data
-
-    with pytest.raises(InvalidInputError, match="X_val and y_val must be passed together"):
-        KnnUEClassifier().fit(X, y, X_val=X_val)
-
-
-def test_missing_scikit_learn_names_the_extra():
-    code = "import sys; sys.modules['sklearn'] = None; import knn_ue.sklearn"
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert (
-        'knn_ue.sklearn needs scikit-learn 1.6 or later. Install it with: pip install "knn-ue[sklearn]"' in done.stderr
+    one, same, other = (
+        KnnUEClassifier(estimator, random_state=seed).fit(X, y).predict_proba(X_test) for seed in (0, 0, 1)
     )
+
+    np.testing.assert_array_equal(one, same)
+    assert not np.allclose(one, other)
+
+
+def test_seeds_that_the_estimator_has_are_kept(data):
+    X, y, *_ = data
+    forest = RandomForestClassifier(3, random_state=7)
+
+    fitted = KnnUEClassifier(forest).fit(X, y)
+
+    assert fitted.estimator_.random_state == 7
+    assert forest.random_state == 7
+
+
+def test_stacked_classifiers_are_calibrated(data):
+    X, y, X_test, _ = data
+    stack = StackingClassifier([("one", LogisticRegression()), ("other", GaussianNB())], cv=2)
+
+    probs = KnnUEClassifier(stack, cv=2).fit(X, y).predict_proba(X_test)
+
+    np.testing.assert_allclose(probs.sum(axis=1), 1)

@@ -25,12 +25,14 @@ from knn_ue.calibrators import KnnUE
 from knn_ue.errors import InvalidInputError
 from knn_ue.sklearn.checks import (
     check_estimator_is_classifier,
+    check_every_class,
     check_fit_params,
     check_folds,
-    check_labels_are_there,
+    check_labels,
+    warn_of_stored_rows,
 )
-from knn_ue.sklearn.parts import HeldOut, Part, Rows, joined
-from knn_ue.sklearn.reading import Features, dense, read_rows, takes_missing, texts_of
+from knn_ue.sklearn.parts import HeldOut, Part, Rows, joined, seeded
+from knn_ue.sklearn.reading import Features, check_comparable, dense, read_rows, takes_missing, texts_of
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation, knn_weight
@@ -60,7 +62,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
       rows. None: they are made dense as they are.
     * `max_stored`: maximum number of stored rows, drawn at random. None: all.
     * `n_jobs`: number of folds fitted at the same time.
-    * `random_state`: seed of that draw and of the SVD.
+    * `random_state`: seed of that draw, of the SVD, and of the random parts of the estimator that have none.
 
     After `fit`: `classes_`, `estimator_`, `calibrator_` (a `KnnUE`), `datastore_`, `n_neighbors_`, and `stored_rows_`,
     the row of X of each id of the datastore.
@@ -114,7 +116,8 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.__dict__.pop("calibrator_", None)  # a fit that fails must not leave half of the last one
         check_estimator_is_classifier(self._estimator())
         check_folds(self.cv)
-        X, y = _checked_rows(X, y)
+        X, y = _checked_rows(X, y, "y")
+        check_comparable(self._estimator(), self.features, X)
         check_fit_params(fit_params, len(y))
         params = self._routed(fit_params)
         self.classes_ = self._classes_of(y)
@@ -128,10 +131,11 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
             full = self._fit_part(rows, np.arange(len(y)), seed)
         else:
-            X_val, y_val = _checked_rows(X_val, y_val)
+            X_val, y_val = _checked_rows(X_val, y_val, "y_val")
             self.n_neighbors_ = min(self.n_neighbors, self._n_stored(len(y)))
             full = self._fit_part(rows, np.arange(len(y)), seed)
             parts = [full.held_out(X_val, _encoded(y_val, self.classes_, "y_val"), self.n_neighbors_)]
+            warn_of_stored_rows(parts[0].neighbors.distances[:, 0])
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(full.estimator, name):
                 setattr(self, name, getattr(full.estimator, name))
@@ -263,10 +267,8 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _fit_part(self, rows: Rows, train: IntArray, seed: int) -> Part:
         """Fit a copy of the estimator on the rows `train` and store them, or a sample of them."""
-        estimator = self._fitted(rows, train)
-        if not np.array_equal(estimator.classes_, self.classes_):
-            missing = np.setdiff1d(self.classes_, estimator.classes_).tolist()
-            raise InvalidInputError(f"each fold must be trained on every class, one lacks {missing}: stratify cv")
+        estimator = self._fitted(rows, train, seed)
+        check_every_class(self.classes_, estimator.classes_)
         stored = train
         if (n_stored := self._n_stored(len(train))) < len(train):
             stored = np.sort(np.random.default_rng(seed).choice(train, n_stored, replace=False))
@@ -286,10 +288,12 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         )
         return Part(estimator, self.classes_, self.features, components, store, stored)
 
-    def _fitted(self, rows: Rows, train: IntArray) -> Any:
+    def _fitted(self, rows: Rows, train: IntArray, seed: int) -> Any:
         params = rows.fit_params_of(train)
+        if not isinstance(self._estimator(), FrozenEstimator):
+            check_every_class(self.classes_, self.classes_[np.unique(rows.labels[train])])
         try:
-            return clone(self._estimator()).fit(*rows.take(train), **params)
+            return seeded(clone(self._estimator()), seed).fit(*rows.take(train), **params)
         except ValueError as error:
             if params.get("sample_weight") is None:
                 raise
@@ -307,10 +311,10 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return calibrator.fit(held_out, found={"store": joined([part.neighbors for part in parts])})
 
 
-def _checked_rows(X: Any, y: Any) -> tuple[Any, npt.NDArray[Any]]:
+def _checked_rows(X: Any, y: Any, name: str) -> tuple[Any, npt.NDArray[Any]]:
     if y is None:
         raise InvalidInputError("KnnUEClassifier requires y to be passed, but the target y is None")
-    check_labels_are_there(y)
+    check_labels(y, name)
     y = column_or_1d(y, warn=True)
     check_classification_targets(y)
     X, _ = indexable(X, y)

@@ -39,6 +39,16 @@ class Rows:
         }
 
 
+def seeded(estimator: Any, seed: int) -> Any:
+    """Return the estimator; those of its parts that have no seed are given one, so that two fits are equal."""
+    unset = [name for name, value in estimator.get_params().items() if value is None and _is_seed(name)]
+    return estimator.set_params(**dict.fromkeys(unset, seed)) if unset else estimator
+
+
+def _is_seed(name: str) -> bool:
+    return name.rpartition("__")[2] == "random_state"
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """Rows to calibrate on, with neighbors from a store that does not hold them."""

@@ -27,7 +27,8 @@ def read_rows(estimator: Any, features: Features, X: Any) -> tuple[Any, FloatArr
         for number, (_, step) in enumerate(steps, start=1):
             X = X if step in (None, "passthrough") else step.transform(X)
             raw = X if number == stop else raw
-        return raw, class_logits(classifier, X)
+        logits = class_logits(classifier, X)
+        return _numbers(raw, f"the output of the step {steps[stop - 1][0]}"), logits
     # The logits first: the estimator's own checks of X give the errors its users know.
     logits = class_logits(estimator, X)
     if callable(features):
@@ -39,18 +40,33 @@ def read_rows(estimator: Any, features: Features, X: Any) -> tuple[Any, FloatArr
                 'use "auto", "input" or the name of a pipeline step'
             )
         return estimator.transform(X), logits
-    if texts_of(X) is not None:
+    check_comparable(estimator, features, X)
+    return _numbers(X, "X"), logits
+
+
+def check_comparable(estimator: Any, features: Features, X: Any) -> None:
+    """Raise where neighbors would be compared by texts."""
+    by_input = features == "input" or (features == "auto" and len(_steps(estimator)) < 2)
+    if by_input and texts_of(X) is not None:
         raise InvalidInputError(
             "X holds texts, and neighbors are compared by numbers: put the estimator behind an encoder in a pipeline, "
             "or pass features=function(estimator, X)"
         )
-    found = check_array(X, accept_sparse="csr", ensure_all_finite=False)
-    if not np.isfinite(found.data if issparse(found) else found).all():
+
+
+def _numbers(found: Any, what: str) -> Any:
+    """Return what neighbors are compared by as finite numbers, dense or sparse."""
+    rule, other = f"neighbors are compared by {what}", "or pass features=function(estimator, X)"
+    try:
+        numbers = check_array(found, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
         raise InvalidInputError(
-            "X contains NaN or infinity, and neighbors are compared by X: impute in a pipeline, or pass "
-            "features=function(estimator, X)"
-        )
-    return found, logits
+            f"{rule}, which must hold numbers ({reason}): encode such columns in a pipeline, {other}"
+        ) from None
+    if not np.isfinite(numbers.data if issparse(numbers) else numbers).all():
+        raise InvalidInputError(f"{rule}, which contains NaN or infinity: impute in a pipeline, {other}")
+    return numbers
 
 
 def _checked(found: Any, n_rows: int) -> Any:
@@ -94,6 +110,8 @@ def takes_missing(estimator: Any, features: Features) -> bool:
     allowed = [bool(get_tags(step).input_tags.allow_nan) for step in takes]
     fills = [bool(step.__class__.__module__.startswith("sklearn.impute")) for step in takes]
     first_fill = fills.index(True) if any(fills) else len(takes)
+    if not callable(features) and first_fill >= _step_count(estimator, features):
+        return False  # missing values would reach the features
     return all(allowed[: first_fill + 1])
 
 
