@@ -4,9 +4,12 @@ import json
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from knn_ue.cli import app
@@ -17,7 +20,12 @@ ENV = {"COLUMNS": "200", "NO_COLOR": "1", "HF_HUB_OFFLINE": "1"}
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], env=ENV)
+    # The runner of typer builds all commands again for each call.
+    with patch("typer.testing._get_command", _built):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], env=ENV)
+
+
+_built = cache(get_command)
 
 
 def start(*arguments: object) -> "subprocess.Popen[str]":

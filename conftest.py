@@ -1,0 +1,31 @@
+"""What makes `make check` quick: files without a test for it are not imported, and hypothesis tries fewer examples."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+QUICK = "not slow"
+SLOW_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*)?pytest\.mark\.slow\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a test, which `--doctest-modules` would import, with all they need, to find none."""
+    if collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    if collection_path.name.startswith("test_"):
+        return True if config.option.markexpr == QUICK and SLOW_FILE.search(text) else None
+    return None if ">>>" in text else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Try a fifth of the examples in the quick run; `make test` tries all."""
+    if config.option.markexpr != QUICK:
+        return
+    for function in {getattr(item, "obj", None) for item in items}:
+        if getattr(function, "is_hypothesis_test", False):
+            full = function._hypothesis_internal_use_settings
+            fewer = settings(full, max_examples=max(5, full.max_examples // 5))
+            function._hypothesis_internal_use_settings = fewer
