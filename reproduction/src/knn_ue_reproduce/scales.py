@@ -22,15 +22,16 @@ TASKS: Mapping[str, Task] = {
 class Scale:
     """How large the experiments are.
 
-    `encoders` and `options` are by setup. Sets are cut to `train_rows`, `validation_rows` and `test_rows` (None: all),
-    drawn with a fixed seed; mc-dropout, which costs a pass for each of its draws, sees the first `passes_rows` of each
-    set. `epsilons` are those label smoothing chooses from. With `shared_validation` the same validation rows stop the
-    training and fit the method, as in the paper; otherwise each has one half. With `shared_layers` one pass over the
-    rows serves dac, which reads every layer, and all other methods; large sets have no room for that. `threads` is how
-    many torch uses, so that sums are added in the same order on every machine; None leaves it alone. `timed_rows` are
-    timed `repeats` times. Methods that train a model of their own, mc-dropout, and other ways to search are measured
-    with the first `trained_seeds` seeds, all where it is None. With `views` outputs also hold what familiarity looks
-    at. With `entity_words` dac, which searches every layer, is asked only of words that are tagged as entities.
+    `encoders`, `options`, `train_rows` and `test_rows` are by setup. Sets are cut to these numbers of rows,
+    validation sets to `validation_rows` (all without a number), drawn with a fixed seed; mc-dropout, which costs a
+    pass for each of its draws, sees the first `passes_rows` of each set. `epsilons` are those label smoothing
+    chooses from. With `shared_validation` the same validation rows stop the training and fit the method, as in the
+    paper; otherwise each has one half. With `shared_layers` one pass over the rows serves dac, which reads every
+    layer, and all other methods; large sets have no room for that. `threads` is how many torch uses, so that sums
+    are added in the same order on every machine; None leaves it alone. `timed_rows` are timed `repeats` times.
+    Methods that train a model of their own, mc-dropout, and other ways to search are measured with the first
+    `trained_seeds` seeds, all where it is None. With `views` outputs also hold what familiarity looks at. With
+    `entity_words` dac, which searches every layer, is asked only of words that are tagged as entities.
     """
 
     name: ScaleName
@@ -39,7 +40,7 @@ class Scale:
     options: Mapping[str, TrainingOptions]
     train_rows: Mapping[str, int] = field(default_factory=dict)
     validation_rows: int | None = None
-    test_rows: int | None = None
+    test_rows: Mapping[str, int] = field(default_factory=dict)
     passes_rows: int | None = None
     timed_rows: int | None = None
     repeats: int = 5
@@ -66,7 +67,7 @@ SMALL = Scale(
     },
     train_rows={"sentiment": 2000, "nli": 3000, "ner": 2500, "intent": 3000},
     validation_rows=1000,
-    test_rows=1000,
+    test_rows=dict.fromkeys(TASKS, 1000),
     passes_rows=200,
     timed_rows=256,
     epsilons=(0.05, 0.1, 0.3),
@@ -87,7 +88,8 @@ REFERENCE = replace(
         "ner": replace(_FAST, max_length=64, epochs=4, learning_rate=5e-4, reuse_frozen=True),
         "intent": replace(_FAST, max_length=32, epochs=5, learning_rate=5e-4, reuse_frozen=True),
     },
-    train_rows={"sentiment": 4000, "nli": 6000, "ner": 4000, "intent": 3000},
+    train_rows={"sentiment": 4000, "nli": 8000, "ner": 4000, "intent": 3000},
+    test_rows={"sentiment": 2000, "nli": 2000, "ner": 1000, "intent": 2000},
 )
 
 # An encoder near the paper's size, post-hoc methods only: do the conclusions keep? A layer costs 0.19 ms of one core
@@ -107,7 +109,7 @@ BASE = replace(
     },
     train_rows={"sentiment": 1000, "nli": 2400, "ner": 1600, "intent": 2250},
     validation_rows=500,
-    test_rows=400,
+    test_rows=dict.fromkeys(TASKS, 400),
 )
 
 PAPER = Scale(

@@ -101,7 +101,7 @@ class TaskData:
         return SetRows(
             name=wanted.name,
             role=wanted.role if labeled else "outside",
-            rows=draw(usable if labeled else rows, self.scale.test_rows),
+            rows=draw(usable if labeled else rows, self.scale.test_rows.get(self.setup.name)),
             labeled=labeled,
             ignored=ignored if labeled else frozenset(),
             n_rows_read=len(rows),
