@@ -113,7 +113,7 @@ def table(found: dict[str, Any], metric: str, *, in_domain: bool, digits: int) -
             values = means(found, task, metric, in_domain=in_domain).get(method)
             for n in (10, 50, 200):
                 column = np.full(1, np.nan) if values is None else values[:, N_LABELS.index(n)]
-                spread = f" ± {column.std():.{digits}f}" if len(column) > 1 else ""
+                spread = f" ± {column.std(ddof=1):.{digits}f}" if len(column) > 1 else ""
                 cells.append(f"{column.mean():.{digits}f}{spread}")
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

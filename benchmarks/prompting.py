@@ -2,7 +2,7 @@
 
     python benchmarks/prompting.py --model MODEL --data DIR --cache DIR [--tasks sentiment,nli] [--json FILE]
 
-MODEL is a folder with a decoder-only model (docs/prompting.md says how ours was made), DIR the evaluation data. Rows go
+MODEL is a folder with a decoder-only model (docs/prompting_results.md says how ours was made), DIR the evaluation data. Rows go
 through the model once, 50 at a time, into the cache; an interrupted run goes on where it stopped. Prompts and label
 words are those of Zhao et al. (2021), and nothing was tuned. Each of 3 draws takes 100 other labeled rows, 64 of them
 to store and 36 to fit on, so that a standard deviation is over labeled examples; test rows are the same for all.
@@ -206,7 +206,7 @@ def values(lines: Sequence[Mapping[str, Any]], measure: str, **wanted: str) -> F
 
 
 def print_table(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print mean ± standard deviation over draws, as the tables of docs/prompting.md."""
+    """Print mean ± standard deviation over draws, as the tables of docs/prompting_results.md."""
     sets = list(dict.fromkeys(line["set"] for line in lines))
     print(
         f"\n{lines[0]['task']}\n\n| method | " + " | ".join(f"{s}: {m}" for s in sets for m in MEASURES.values()) + " |"

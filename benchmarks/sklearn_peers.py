@@ -152,7 +152,7 @@ def print_table(results: list[dict[str, Any]], name: str, model: str) -> None:
 
 
 def print_summary(results: list[dict[str, Any]]) -> None:
-    """Print the table of docs/sklearn.md: a row per measure, a column per method, the best mean in bold."""
+    """Print the table of docs/sklearn_results.md: a row per measure, a column per method, the best mean in bold."""
     methods = ["raw", "sigmoid", "isotonic", "temperature", "temperature, one model", OURS]
     print(f"\n| model, test set | measure | {' | '.join(methods)} |\n|---|---|{'--:|' * len(methods)}")
     for model, name, part in dict.fromkeys((line["model"], line["set"], line["part"]) for line in results):

@@ -209,7 +209,7 @@ def cell(runs: list[list[dict[str, float]]]) -> str:
     parts = []
     for key, digits in (("ece", 1), ("e_aurc", 0)):
         values = [np.mean([one[key] for one in run]) for run in runs]
-        parts.append(f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}")
+        parts.append(f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}")
     return " / ".join(parts)
 
 

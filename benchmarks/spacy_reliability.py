@@ -1,4 +1,4 @@
-"""The picture of docs/spacy.md: how often entities are right at each confidence, before and after.
+"""The picture of docs/spacy_results.md: how often entities are right at each confidence, before and after.
 
     python benchmarks/spacy_reliability.py
 
@@ -97,7 +97,7 @@ def pooled(runs: list[Any]) -> list[tuple[float, float]]:
 
 
 def mean_ece(runs: list[Any]) -> float:
-    """Return the mean over sets and splits, as docs/spacy.md has it."""
+    """Return the mean over sets and splits, as docs/spacy_results.md has it."""
     errors = [cell["ece"] for run in runs for cell in run.values()]
     return float(sum(errors) / len(errors))
 

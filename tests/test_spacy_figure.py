@@ -1,4 +1,4 @@
-"""The reliability picture of docs/spacy.md shows the committed numbers."""
+"""The reliability picture of docs/spacy_results.md shows the committed numbers."""
 
 import json
 import runpy
