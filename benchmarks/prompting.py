@@ -2,8 +2,8 @@
 
     python benchmarks/prompting.py --model MODEL --data DIR --cache DIR [--tasks sentiment,nli] [--json FILE]
 
-MODEL is a folder with a decoder-only model (docs/prompting_results.md says how ours was made), DIR the evaluation data. Rows go
-through the model once, 50 at a time, into the cache; an interrupted run goes on where it stopped. Prompts and label
+MODEL is a folder with a decoder-only model (docs/prompting_results.md says how ours was made), DIR the evaluation
+data. Rows go through the model once, 50 at a time, into the cache; an interrupted run continues. Prompts and label
 words are those of Zhao et al. (2021), and nothing was tuned. Each of 3 draws takes 100 other labeled rows, 64 of them
 to store and 36 to fit on, so that a standard deviation is over labeled examples; test rows are the same for all.
 
