@@ -27,5 +27,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for function in {getattr(item, "obj", None) for item in items}:
         if getattr(function, "is_hypothesis_test", False):
             full = function._hypothesis_internal_use_settings
-            fewer = settings(full, max_examples=max(5, full.max_examples // 5))
+            fewer = settings(full, max_examples=max(3, full.max_examples // 5))
             function._hypothesis_internal_use_settings = fewer

@@ -171,6 +171,7 @@ def test_a_folder_that_is_not_there_is_named(command, tmp_path, monkeypatch):
     assert "nowhere has no meta.json" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_a_real_process_without_a_traceback(tmp_path, sent, code):
     process = start("demo", "--toy", "--out", tmp_path / "out")

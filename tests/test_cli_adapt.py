@@ -41,6 +41,7 @@ def test_adapt_reports_before_and_after_with_intervals(made):
     assert unit["n"] == 30 and len(unit["nll_change"]) == 2 and unit["nll_before"] > 0
 
 
+@pytest.mark.slow
 def test_predict_gives_the_scores_of_the_domain_asked_for_and_of_each_row(made, tmp_path):
     plain = [{"text": "a great film"}]
 
@@ -69,6 +70,7 @@ def test_an_unknown_domain_is_one_sentence(made, tmp_path):
     assert result.exit_code == 1 and "which has general, reviews" in result.output
 
 
+@pytest.mark.slow
 def test_undo_forgets_the_domain(made, tmp_path):
     ue, labeled, _ = made
     run("adapt", ue, "--labeled", labeled, "--domain", "tweets", "--force")
@@ -87,6 +89,7 @@ def test_rows_that_are_no_random_sample_change_nothing(made):
     assert run("explain", made[0], "a text", "--domain", "corrections").exit_code == 1
 
 
+@pytest.mark.slow
 def test_sample_writes_rows_whose_labels_wait_to_be_filled_in(made, tmp_path):
     ue, labeled, _ = made
 
@@ -111,6 +114,7 @@ def test_sample_writes_tasks_for_label_studio(made, tmp_path):
     assert '<Choice value="pos"/>' in result.output
 
 
+@pytest.mark.slow
 def test_what_label_studio_exports_as_csv_can_be_adapted_to(made, tmp_path):
     exported = tmp_path / "project.csv"
     lines = [f'"film {number}",{number},pos,1.5' for number in range(12)]

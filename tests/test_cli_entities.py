@@ -49,6 +49,7 @@ def test_explain_shows_entities_with_their_reasons(made):
     assert all(entity["text"] in shown.stdout for entity in sentence["entities"])
 
 
+@pytest.mark.slow
 def test_evaluate_and_report_measure_sentences_beside_entities(made, tmp_path):
     ue, test = made
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli_files import TASKS, data_of, read_lines, run, write_rows
+from marks import slow_but
 from tiny_models import ROWS, tiny_model
 
 pytest.importorskip("torch")
@@ -34,7 +35,7 @@ class Files:
         return self.folder / "ue"
 
 
-@pytest.fixture(scope="module", params=list(TASKS))
+@pytest.fixture(scope="module", params=slow_but("text", TASKS))
 def files(request, tiny_model, tmp_path_factory) -> Files:
     """A model and a UE folder made by the commands themselves; no test may change them."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -337,6 +338,7 @@ def test_a_method_without_neighbors_has_no_index_to_change(text, tiny_model, tmp
     assert "with the method knn-ue, knn-ue-no-label or dac" in result.stderr
 
 
+@pytest.mark.slow
 def test_evaluate_writes_the_report_it_is_asked_for(text, tmp_path):
     result = run("evaluate", text.ue, "--test", text.test, "--report", tmp_path / "report", "--bootstrap", 5)
 
@@ -357,6 +359,7 @@ def test_explain_refuses_half_a_pair(files):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
@@ -373,6 +376,7 @@ def test_evaluate_says_why_an_out_of_domain_set_is_not_measured(text, tmp_path, 
     assert "far: only OOD metrics are reported, because " in result.stderr and reason in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_watched", "told"), [(15, False), (30, True)])
 def test_fit_says_when_the_rows_of_the_promise_may_have_chosen_the_model(files, tmp_path, n_watched, told):
     model = shutil.copytree(files.model, tmp_path / "model")
@@ -386,6 +390,7 @@ def test_fit_says_when_the_rows_of_the_promise_may_have_chosen_the_model(files, 
     assert ("the guarantee may not hold" in result.stderr) == told
 
 
+@pytest.mark.slow
 def test_tune_chooses_an_index_and_the_answers_stay_as_good(files, tmp_path):
     ue = tmp_path / "ue"
     shutil.copytree(files.ue, ue)
@@ -400,6 +405,7 @@ def test_tune_chooses_an_index_and_the_answers_stay_as_good(files, tmp_path):
     assert run("predict", ue, "--input", files.test, "--output", tmp_path / "answers.jsonl").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_tune_changes_nothing(files, tmp_path):
     ue = tmp_path / "ue"
     shutil.copytree(files.ue, ue)
@@ -423,6 +429,7 @@ def test_tune_of_a_small_store_says_that_nothing_was_tried(files, tmp_path):
     assert not (tmp_path / "frontier.png").exists()
 
 
+@pytest.mark.slow
 def test_a_method_is_trained_and_fitted_by_its_name(files, tmp_path):
     brief = ["--max-steps", 2, "--set", "n_features=16", "--json"]
     trained = run(
@@ -449,6 +456,7 @@ def test_an_option_the_method_does_not_have_is_named(files, tmp_path):
     assert "sngp has no option 'epsilon': it has bound, n_features" in told.stderr
 
 
+@pytest.mark.slow
 def test_tune_counts_what_was_added_meanwhile(text, tmp_path, monkeypatch):
     from knn_ue.pipeline import UncertaintyPipeline, fitting
 
@@ -472,6 +480,7 @@ def test_tune_counts_what_was_added_meanwhile(text, tmp_path, monkeypatch):
     assert after.calibrator_.params_ == after.use_index("exact").calibrator_.params_
 
 
+@pytest.mark.slow
 def test_add_continues_what_was_stored_while_it_encoded(text, tmp_path, monkeypatch):
     from knn_ue.cli import index
 
@@ -493,6 +502,7 @@ def test_add_continues_what_was_stored_while_it_encoded(text, tmp_path, monkeypa
     assert json.loads(told.stdout) == {"ids": [61], "examples": 62}
 
 
+@pytest.mark.slow
 def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, tiny_model, tmp_path, monkeypatch):
     from knn_ue.cli import index
     from knn_ue.pipeline import UncertaintyPipeline
@@ -541,6 +551,7 @@ def test_training_rows_are_encoded_only_where_someone_reads_them(text, tiny_mode
     assert seen == stages
 
 
+@pytest.mark.slow
 def test_a_table_is_never_cut_to_a_narrow_terminal(files, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
 

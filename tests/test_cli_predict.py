@@ -146,6 +146,7 @@ def test_answers_with_other_options_are_not_continued(ue, tmp_path):
     assert "is not what this folder says with these options" in result.stderr
 
 
+@pytest.mark.slow
 def test_what_was_answered_before_a_bad_line_is_kept_and_continued(ue, tmp_path):
     source = write_rows(tmp_path / "input.jsonl", text_rows(1100))
     good = source.read_text()
@@ -377,6 +378,7 @@ def test_rows_that_cannot_be_read_are_skipped_counted_and_listed(ue, tmp_path):
     assert "1 row was skipped" in result.stderr and "line 3" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_the_name_of_the_output_chooses_its_format(ue, tmp_path, name):
     pandas = pytest.importorskip("pandas")

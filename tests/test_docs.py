@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from marks import slow_but
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Their blocks train, tune or cross-validate for a second or more.
+LONG = {"beyond_text.md", "gotchas.md", "sklearn.md"}
+QUICK = tuple(page for page in PAGES if page.name not in LONG)
 
 
 def python_blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", slow_but(QUICK, PAGES), ids=lambda page: page.name)
 def test_every_python_block_on_the_page_runs(page, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     if "sklearn" in text:

@@ -63,6 +63,7 @@ def test_the_log_determinant_of_radial_flows_is_that_of_their_jacobian(bent_radi
             assert found[row, flow].item() == pytest.approx(expected.item(), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_every_radial_flow_integrates_to_one(bent_radial):
     axis = torch.linspace(-20, 20, 501, dtype=torch.float64)
     grid = torch.cartesian_prod(axis, axis)
@@ -73,6 +74,7 @@ def test_every_radial_flow_integrates_to_one(bent_radial):
     np.testing.assert_allclose(total.numpy(), 1.0, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_each_radial_flow_learns_its_own_class(generator):
     centers = torch.tensor([[-2.0, 0.0], [2.0, 0.0]])
     labels = torch.arange(400) % 2

@@ -86,6 +86,7 @@ def test_a_truncated_file_is_noticed(saved, tmp_path, data):
         contents(folder)
 
 
+@pytest.mark.slow
 def test_a_journal_cut_anywhere_keeps_every_whole_record(saved, folder):
     journal = file_named(folder, "journal")
     whole = journal.read_bytes()

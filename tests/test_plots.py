@@ -150,6 +150,7 @@ def test_without_matplotlib_the_extra_is_named(draw, blobs, monkeypatch):
         draw(*blobs)
 
 
+@pytest.mark.slow
 def test_drawing_leaves_no_global_state_of_pyplot_behind():
     code = (
         "import sys, numpy as np\n"

@@ -144,6 +144,7 @@ def test_a_rare_input_that_is_not_flagged_is_not_called_like_the_others(p_value,
     assert "familiarity" not in sentences(Explanation(**GIVEN))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positivity", ["bounded", "floor"])
 def test_the_usual_score_is_that_of_the_validation_medians(positivity):
     train, validation, test = two_blobs(overconfident_by=3.0, seed=0)

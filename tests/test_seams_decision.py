@@ -112,6 +112,7 @@ def test_predict_evaluate_and_explain_run_on_the_command_line(made, tmp_path):
     assert [line["decisions"] for line in read_lines(tmp_path / "answers.jsonl")] == [{"checked_by": "nobody"}] * 3
 
 
+@pytest.mark.slow
 def test_the_server_gives_it_with_every_answer(made):
     testclient = pytest.importorskip("starlette.testclient")
     serving = pytest.importorskip("knn_ue.serving")
@@ -124,6 +125,7 @@ def test_the_server_gives_it_with_every_answer(made):
     assert predicted["decisions"] == explained["decisions"] == {"checked_by": "nobody"}
 
 
+@pytest.mark.slow
 def test_in_tagging_it_speaks_of_entities(tmp_path):
     model = save_tiny_model(tmp_path / "model", family="bert", task=WORDS)
     pipe = UncertaintyPipeline.from_pretrained(model, WORDS, device="cpu")

@@ -264,6 +264,7 @@ def test_the_server_answers_and_tells_what_it_serves(ue):
     assert (known["task"], known["n_stored"], known["max_length"]) == ("text-classification", 60, None)
 
 
+@pytest.mark.slow
 def test_none_of_it_needs_torch(tmp_path):
     code = (
         "import runpy, sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"

@@ -226,6 +226,7 @@ def test_dac_has_a_store_for_each_layer_under_a_name_of_its_own(model):
     ]
 
 
+@pytest.mark.slow
 def test_the_commands_fit_predict_explain_and_evaluate_with_it(model, tmp_path):
     train, validation, test = data_of("text", tmp_path)
     ue, answers = tmp_path / "ue", tmp_path / "answers.jsonl"

@@ -98,6 +98,7 @@ def cross_fitted_params(X, y, n_neighbors):
     return fit_weight(np.concatenate(logits), np.concatenate(labels), neighbors, use_labels=True)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(CHECKED[:1])
 def test_default_classifier_passes_every_check_of_scikit_learn(estimator, check):
@@ -127,6 +128,7 @@ def test_probabilities_never_change_the_prediction(data, fitted):
     np.testing.assert_array_equal(chosen, fitted.predict(X_test))
 
 
+@pytest.mark.slow
 def test_cross_validated_fit_looks_for_neighbors_in_other_folds_only(data, fitted):
     X, y, *_ = data
 

@@ -136,6 +136,7 @@ def test_clone_has_equal_options_and_is_not_fitted(fitted):
     assert not hasattr(copy, "classes_")
 
 
+@pytest.mark.slow
 def test_classifier_works_inside_model_selection(data):
     X, y, *_ = data
     search = GridSearchCV(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from marks import slow_but
 from tiny_models import FAMILIES
 
 pytest.importorskip("tokenizers")
@@ -13,7 +14,7 @@ pytest.importorskip("tokenizers")
 SAVE = "import sys, pathlib, tiny_models; tiny_models.save_tokenizer(pathlib.Path(sys.argv[1]), sys.argv[2])"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("roberta", FAMILIES))
 def test_the_tokenizer_is_the_same_in_every_process(tmp_path, family):
     folders = [tmp_path / "one", tmp_path / "two"]
 

@@ -66,6 +66,7 @@ def assert_equal_ways(samples, names, n_groups):
         np.testing.assert_allclose(fast[name].drawn[:, 0], slow[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("digits", [None, 1])
 def test_measures_of_texts_are_those_of_one_draw_after_the_other(n_classes, digits):
@@ -75,6 +76,7 @@ def test_measures_of_texts_are_those_of_one_draw_after_the_other(n_classes, digi
     assert_equal_ways(samples, [name for name in MEASURES if name != "f1"], [N_TEXTS])
 
 
+@pytest.mark.slow
 def test_measures_of_entities_are_those_of_one_draw_after_the_other():
     samples = [(entities(np.random.default_rng(seed)),) for seed in range(3)]
 
@@ -89,6 +91,7 @@ def test_detection_is_that_of_one_draw_after_the_other(make):
     assert_equal_ways(samples, DETECTION, [N_TEXTS, 25])
 
 
+@pytest.mark.slow
 def test_draws_without_any_answer_are_not_a_number():
     rng = np.random.default_rng(6)
     rare = entities(rng).take(np.array([0]))  # one entity in forty sentences: a third of the draws have none

@@ -17,6 +17,7 @@ def test_the_command_is_an_entry_point_of_the_library():
     assert entry.value == "knn_ue_reproduce.command:reproduce"
 
 
+@pytest.mark.slow
 def test_the_command_loads_nothing_heavy_before_it_runs():
     heavy = ("torch", "transformers", "faiss", "matplotlib", "scipy")
     code = f"import sys, knn_ue_reproduce.command; print([name for name in {heavy} if name in sys.modules])"

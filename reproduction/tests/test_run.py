@@ -86,6 +86,7 @@ def test_detectors_are_measured_on_the_outputs_of_the_same_model(measured, data,
         assert "ece" not in content["sets"]["home"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_elsewhere_gives_the_same_numbers(measured, encoder, tmp_path):
     other = write_data(tmp_path / "elsewhere")
 
@@ -96,6 +97,7 @@ def test_the_same_seed_elsewhere_gives_the_same_numbers(measured, encoder, tmp_p
         assert content["key"] == again.found[job]["key"]
 
 
+@pytest.mark.slow
 def test_scores_without_their_answers_are_measured_again(measured, data, encoder, tmp_path):
     folder, _, outcome, _ = measured
     only_cells = {
@@ -193,6 +195,7 @@ def test_what_is_timed_searches_for_itself(measured, data, encoder, monkeypatch)
     assert not outcome.failed
 
 
+@pytest.mark.slow
 def test_passes_with_dropout_are_timed_on_the_same_rows_as_all(measured, data, encoder, monkeypatch):
     found = runners(data, encoder, measured[0], replace(tiny_scale(), timed_rows=40, repeats=1))
     encode, timed = HuggingFaceEncoder.encode, {}

@@ -154,6 +154,7 @@ def test_seeds_that_disagree_widen_the_interval_as_much_as_their_mean_scatters()
     assert (found.high - found.low) / (2 * 1.96) == pytest.approx(standard_error, rel=0.1)
 
 
+@pytest.mark.slow
 def test_equal_methods_are_called_different_about_as_often_as_the_level_says():
     rng = np.random.default_rng(5)
     called = 0
@@ -205,6 +206,7 @@ def compared_by_chance(rng, *, n_seeds, of_seeds, n_draws=500):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_seeds", [0.0, 1.0, 5.0])
 def test_three_seeds_call_equal_methods_different_about_as_often_as_the_level_says(of_seeds):
     rng = np.random.default_rng(6)

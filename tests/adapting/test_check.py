@@ -135,6 +135,7 @@ def test_nothing_speaks_against_a_scale_from_enough_rows_that_gains():
     assert few.doubts == ("29 labeled rows say little, 50 are good: label more of them",)
 
 
+@pytest.mark.slow
 def test_a_scale_at_its_bound_raises_a_doubt():
     usual, extreme = (
         adapt_units({"rows": LabeledScores.of_scores(np.full(400, says), np.arange(400) < n_right)})
@@ -156,6 +157,7 @@ def test_no_entity_among_the_labels_leaves_entities_as_they_are():
     assert str(found).startswith(f"60 labeled rows, {found.units['rows'].accuracy:.1%} right")
 
 
+@pytest.mark.slow
 def test_what_is_saved_is_read_back():
     found = adapt_units({"rows": scores(), "entities": scores(seed=1)})
 
@@ -170,6 +172,7 @@ def test_a_scale_beyond_its_bound_is_refused_when_read():
         read_plain(Adaptation, plain)
 
 
+@pytest.mark.slow
 def test_inputs_that_have_moved_are_adapted_to_at_once_and_inputs_that_have_not_hardly_at_all():
     labeled = {"rows": scores(n=50, says=0.85, right=0.72, seed=3)}
 
@@ -179,6 +182,7 @@ def test_inputs_that_have_moved_are_adapted_to_at_once_and_inputs_that_have_not_
     assert moved.applied and moved.familiarity == 0.1
 
 
+@pytest.mark.slow
 def test_moved_inputs_pass_without_the_gate():
     labeled = {"rows": scores(says=0.7, seed=1)}
 

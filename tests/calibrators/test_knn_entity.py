@@ -368,6 +368,7 @@ def test_an_explanation_adds_up_to_the_score(fitted, sets):
     assert "PER" in str(explained[0]) or "LOC" in str(explained[0])
 
 
+@pytest.mark.slow
 def test_inputs_far_from_everything_stay_finite(fitted, sets):
     test = sets[2]
     far = Outputs(

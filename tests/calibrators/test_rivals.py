@@ -36,6 +36,7 @@ def random_logits(n_rows, n_classes, seed):
     return logits, labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), [(VectorScaling, "SVSCalibrator"), (MatrixScaling, "SMSCalibrator")])
 def test_structured_scaling_is_that_of_the_authors(ours, theirs):
     package = pytest.importorskip("probmetrics.calibrators.logistic")

@@ -21,6 +21,7 @@ WORDS = r"a sentence must have at most 100000 words, got .*Limits\(sentence_word
 ROW = r"a row must be shorter than 4 MiB, got .*Limits\(row_bytes=N\)"
 
 
+@pytest.mark.slow
 def test_a_csv_record_that_never_ends_is_refused_before_it_fills_the_memory(tmp_path):
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b'text,label\nfine,pos\n"' + (b"x" * 1000 + b"\n") * 60_000))
@@ -53,6 +54,7 @@ def test_a_long_json_line_is_refused_at_once(tmp_path):
     assert time.process_time() - begin < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labeled", [True, False])
 @pytest.mark.parametrize(
     ("name", "content"),
@@ -137,6 +139,7 @@ def test_a_pipe_with_a_slow_writer_is_read_to_its_end(tmp_path):
     assert [row.text for row in rows] == ["row 0", "row 1", "row 2"]
 
 
+@pytest.mark.slow
 def test_the_standard_input_of_a_process_can_be_read():
     code = "from knn_ue.data.lines import read_lines; from knn_ue.data import Limits; from pathlib import Path\n"
     code += "print(sum(1 for _ in read_lines(Path('/dev/stdin'), Limits())))"

@@ -133,6 +133,7 @@ def test_rows_before_a_bad_line_can_be_had(write) -> None:
     assert next(read_rows(path, "text-classification")).text == "fine"
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_a_long_file(write) -> None:
     line = json.dumps({"text": "word " * 100, "label": "pos"}) + "\n"
     path = write("a.jsonl.gz", line * 10_000)

@@ -11,6 +11,7 @@ FOLDER = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="the shared data is not at hand")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "task", "n_rows"),
     [

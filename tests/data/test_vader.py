@@ -160,6 +160,7 @@ def test_a_second_reading_does_not_ask_pip(filled: Path, monkeypatch: pytest.Mon
     assert len(list(read_vader("movies"))) == 7
 
 
+@pytest.mark.slow
 def test_without_an_index_the_way_out_is_named(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")

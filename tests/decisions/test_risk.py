@@ -5,6 +5,7 @@ import pytest
 
 from knn_ue.decisions.risk import choose_threshold, risk_bound, rows_needed
 from knn_ue.errors import InvalidInputError
+from marks import slow_but
 
 TARGET, DELTA = 0.1, 0.1
 
@@ -28,7 +29,7 @@ def naive_threshold(confidence, correct):
     return confidence[order][passed[-1]] if len(passed) else 1.0
 
 
-@pytest.mark.parametrize("n_rows", [60, 300, 1500])
+@pytest.mark.parametrize("n_rows", slow_but(60, [60, 300, 1500]))
 def test_the_true_risk_exceeds_the_target_in_at_most_delta_of_all_draws(n_rows):
     rng = np.random.default_rng(n_rows)
     draws = [draw(rng, n_rows) for _ in range(2000)]
@@ -39,7 +40,7 @@ def test_the_true_risk_exceeds_the_target_in_at_most_delta_of_all_draws(n_rows):
     assert exceeded <= DELTA + 3 * np.sqrt(DELTA * (1 - DELTA) / len(draws))
 
 
-@pytest.mark.parametrize("n_rows", [60, 300, 1500])
+@pytest.mark.parametrize("n_rows", slow_but(60, [60, 300, 1500]))
 def test_where_every_threshold_has_a_risk_just_above_the_target_one_is_found_in_at_most_delta_of_all_draws(n_rows):
     rng = np.random.default_rng(n_rows)
     draws = [(rng.uniform(size=n_rows), rng.uniform(size=n_rows) >= 1.01 * TARGET) for _ in range(1000)]
@@ -68,6 +69,7 @@ def test_the_empirical_risk_alone_exceeds_the_target_far_more_often_than_delta()
     assert exceeded > 3 * DELTA
 
 
+@pytest.mark.slow
 def test_the_guarantee_holds_where_many_rows_share_one_confidence():
     rng = np.random.default_rng(1)
     levels = np.array([0.6, 0.8, 0.9, 1.0])  # answered from the highest: risks 0, 0.05, 0.1, then above the target

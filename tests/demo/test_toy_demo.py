@@ -88,12 +88,14 @@ def test_the_summary_has_a_line_for_each_method(result):
     assert [line[0] for line in result.summary()] == ["", *result.evaluation]
 
 
+@pytest.mark.slow
 def test_running_again_into_the_same_folder_gives_the_same_report(small, tmp_path):
     texts = [run_demo(tmp_path).report.read_text(encoding="utf-8") for _ in range(2)]
 
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_files_of_others_stay_as_they_are(small, tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
 
@@ -119,6 +121,7 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
         run_demo(tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_without_matplotlib_the_report_says_how_to_get_pictures(small, tmp_path, monkeypatch):
     monkeypatch.setattr("knn_ue.errors.find_spec", lambda _: None)
 

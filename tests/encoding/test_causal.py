@@ -262,6 +262,7 @@ def test_a_prompted_model_explains(ue):
     assert len(explanation.neighbors) == 3
 
 
+@pytest.mark.slow
 def test_the_command_fits_predicts_and_explains(models, tmp_path):
     from cli_files import run
 
@@ -311,6 +312,7 @@ def test_a_language_model_without_a_prompt_is_told_how_to_be_prompted(models):
         UncertaintyPipeline.from_pretrained(models["llama"])
 
 
+@pytest.mark.slow
 def test_the_server_answers_for_a_prompted_model(ue):
     testclient = pytest.importorskip("starlette.testclient")
     from knn_ue.serving import ServeOptions, create_app

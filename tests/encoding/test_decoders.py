@@ -162,6 +162,7 @@ def test_a_fitted_decoder_answers_the_same_after_saving(decoders, key, tmp_path)
     assert loaded(TEXTS[:2]) == pipe(TEXTS[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", DECODERS)
 def test_a_trained_decoder_is_read_at_its_last_token(decoders, family, tmp_path):
     finetune(
@@ -181,6 +182,7 @@ def test_a_trained_decoder_is_read_at_its_last_token(decoders, family, tmp_path)
     assert pipe("the film was awful")[0].label in pipe.class_names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", DECODERS)
 def test_the_server_answers_for_a_decoder(decoders, family, tmp_path):
     testclient = pytest.importorskip("starlette.testclient")
@@ -201,6 +203,7 @@ def test_the_server_answers_for_a_decoder(decoders, family, tmp_path):
     assert near["text"] == TEXTS[1] and near["distance"] == pytest.approx(0, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_base_model_without_a_padding_token_gets_one_in_training(tmp_path):
     folder = save_tiny_decoder(tmp_path / "base", family="gpt2")
     config = folder / "config.json"

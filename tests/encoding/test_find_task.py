@@ -38,6 +38,7 @@ def test_a_model_for_texts_reads_pairs_when_asked(tiny_model):
     assert HuggingFaceEncoder.from_pretrained(tiny_model("bert", PAIR), "pair").task == PAIR
 
 
+@pytest.mark.slow
 def test_a_model_that_we_trained_for_pairs_is_known_as_one(pair_model):
     assert find_task(pair_model) == PAIR
 

@@ -9,6 +9,7 @@ import pytest
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.loading import find_device
 from knn_ue.errors import InvalidInputError, MissingExtraError
+from marks import slow_but
 from tiny_models import CLASS_NAMES, FAMILIES, HIDDEN_SIZE, N_LAYERS, ROWS, TASKS, save_tiny_model
 
 torch = pytest.importorskip("torch")
@@ -42,7 +43,7 @@ def expected_states(encoder, rows, layer):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_features_are_the_final_layer_of_a_plain_forward_pass(tiny_model, family, task):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, task), task, pooling="cls")
     rows = ROWS[task](5)
@@ -53,7 +54,7 @@ def test_features_are_the_final_layer_of_a_plain_forward_pass(tiny_model, family
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_logits_are_those_of_a_plain_forward_pass(tiny_model, family, task):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, task), task)
     rows = ROWS[task](3)
@@ -72,7 +73,7 @@ def test_logits_are_those_of_a_plain_forward_pass(tiny_model, family, task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_labels_and_class_names_are_the_models_own(tiny_model, family, task):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, task), task)
     rows = ROWS[task](4)
@@ -85,7 +86,7 @@ def test_labels_and_class_names_are_the_models_own(tiny_model, family, task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_results_do_not_depend_on_batch_size(tiny_model, family, task):
     folder, rows = tiny_model(family, task), ROWS[task](9)
 
@@ -96,7 +97,7 @@ def test_results_do_not_depend_on_batch_size(tiny_model, family, task):
     np.testing.assert_allclose(together.logits, alone.logits, **CLOSE)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_results_follow_the_order_of_the_rows(tiny_model, family):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[0]), TASKS[0], batch_size=2)
     rows = ["the film", "great", "the film number 3 was awful indeed", "was"]
@@ -108,7 +109,7 @@ def test_results_follow_the_order_of_the_rows(tiny_model, family):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_all_layers_are_the_hidden_states_without_the_embeddings(tiny_model, family, task):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, task), task, all_layers=True)
     rows = ROWS[task](3)
@@ -130,7 +131,7 @@ def test_any_layer_can_be_the_feature(tiny_model, layer):
     np.testing.assert_allclose(outputs.features, expected_states(encoder, rows, layer), **CLOSE)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_mean_pooling_averages_the_real_tokens_only(tiny_model, family):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[0]), TASKS[0], pooling="mean")
     rows = [{"text": "great"}, {"text": "the film number 3 was awful indeed"}]
@@ -142,7 +143,7 @@ def test_mean_pooling_averages_the_real_tokens_only(tiny_model, family):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_the_heads_last_layer_turns_pooled_features_into_logits(tiny_model, family, task):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, task), task, pooling="pooled")
 
@@ -200,7 +201,7 @@ def test_no_rows_give_outputs_of_length_zero(tiny_model, task):
     assert outputs.logits.shape == (0, len(CLASS_NAMES[task]))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("deberta-v2", FAMILIES))
 def test_an_empty_text_gets_its_row(tiny_model, family):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[0]), TASKS[0], pooling="cls")
 

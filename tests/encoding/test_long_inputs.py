@@ -5,6 +5,7 @@ import pytest
 
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example
+from marks import slow_but
 from tiny_models import FAMILIES, MAX_LENGTH, ROWS, TASKS
 
 torch = pytest.importorskip("torch")
@@ -14,7 +15,7 @@ CLOSE = {"rtol": 0, "atol": 1e-5}
 ODD_WORDS = ["Ada", "", "\u200b", "\x00", "😀", "שלום", "日本", "\u00ad", "went", " ", "x" * 500, "\ufffd", "."]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("roberta", FAMILIES))
 def test_a_long_text_is_read_up_to_the_maximal_length(tiny_model, family):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[0]), TASKS[0])
 
@@ -43,7 +44,7 @@ def test_a_long_pair_loses_the_end_of_its_longer_part(tiny_model):
     assert tokens == ["[CLS]", *["film"] * 27, "[SEP]", "was", "great", "[SEP]"]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("roberta", FAMILIES))
 def test_every_word_of_a_long_sentence_gets_its_row(tiny_model, family):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[2]), TASKS[2], context_words=0)
     words = [f"{word}{number}" for number in range(150) for word in ("Ada", "Turing")]
@@ -53,7 +54,7 @@ def test_every_word_of_a_long_sentence_gets_its_row(tiny_model, family):
     assert outputs.texts == (*words, "short")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("roberta", FAMILIES))
 def test_every_odd_word_gets_its_row(tiny_model, family):
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model(family, TASKS[2]), TASKS[2], context_words=0)
 
@@ -83,6 +84,7 @@ def test_the_words_of_a_window_are_what_the_model_says_of_that_window_alone(tiny
     np.testing.assert_allclose(outputs.features[21:], second.features[9:], **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_streaming_gives_what_encoding_all_at_once_gives(tiny_model, task):
     folder, rows = tiny_model("bert", task), ROWS[task](70)

@@ -7,6 +7,7 @@ import pytest
 
 from knn_ue.arrays import softmax
 from knn_ue.errors import InvalidInputError
+from marks import slow_but
 from tiny_models import FAMILIES, ROWS, TASKS
 
 torch = pytest.importorskip("torch")
@@ -36,7 +37,7 @@ def encoder_with(tiny_model, tmp_path):
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("dropout", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("bert", FAMILIES))
 def test_each_dropout_alone_makes_the_passes_differ(encoder_with, family, task, dropout):
     encoder = encoder_with(family, task, **{dropout: 0.3})
     rows = ROWS[task](6)
@@ -49,7 +50,7 @@ def test_each_dropout_alone_makes_the_passes_differ(encoder_with, family, task, 
     np.testing.assert_array_equal(sampled.features, plain.features)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but("bert", FAMILIES))
 def test_a_model_without_dropout_is_refused(encoder_with, family):
     with pytest.raises(InvalidInputError, match="4 passes with dropout gave the same answer"):
         encoder_with(family)

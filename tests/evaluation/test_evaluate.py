@@ -172,6 +172,7 @@ def test_intervals_are_drawn_only_when_asked_for():
     assert evaluate(FixedTemperature(2.0), small()).tables["test"].intervals == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["test", "test/entities", "out_of_domain", "out_of_domain/detection"])
 def test_every_interval_belongs_to_the_number_shown(name):
     evaluation = evaluate(FixedTemperature(2.0), tagged(), out_of_domain=tagged(seed=1), n_bootstrap=5)
@@ -183,6 +184,7 @@ def test_every_interval_belongs_to_the_number_shown(name):
         assert {metric: x.estimate for metric, x in intervals.items()} == found[method]
 
 
+@pytest.mark.slow
 def test_an_interval_holds_the_accuracy_and_is_as_wide_as_theory_says():
     test = small(n_rows=400)
 
@@ -195,6 +197,7 @@ def test_an_interval_holds_the_accuracy_and_is_as_wide_as_theory_says():
     )
 
 
+@pytest.mark.slow
 def test_words_of_one_sentence_are_drawn_together():
     # All ten words of a sentence are copies: there are 40 independent rows, not 400.
     copied = small(n_rows=40).take(np.repeat(np.arange(40), 10))

@@ -41,6 +41,7 @@ def test_a_second_pass_starts_anew():
     assert torch.equal(head.covariance, once)
 
 
+@pytest.mark.slow
 def test_random_features_approximate_the_gaussian_kernel():
     head = make_head(n_features=20_000, length_scale=0.7)
     rows = torch.randn(20, WIDTH)

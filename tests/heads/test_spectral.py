@@ -25,6 +25,7 @@ def test_a_layer_is_bounded_from_the_start(layer):
     assert largest_singular_value(layer) <= 1.05 * 0.95
 
 
+@pytest.mark.slow
 def test_the_bound_holds_while_a_loss_pulls_the_weights_apart(layer):
     bound_layer(layer, 0.95)
     optimizer = torch.optim.AdamW(layer.parameters(), lr=0.0005)

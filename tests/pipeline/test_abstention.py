@@ -42,6 +42,7 @@ def test_a_threshold_that_is_no_probability_is_refused(value, fitted):
         fitted[TEXT]("a film", abstain_below=value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_target_risk_gives_a_threshold_that_the_answers_obey(task, models):
     pipe = UncertaintyPipeline.from_pretrained(models[task], task, device="cpu")

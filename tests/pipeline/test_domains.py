@@ -61,6 +61,7 @@ def test_each_row_may_name_its_own_domain(adapted):
     assert answers[1].score == pytest.approx(adapted("good plot")[0].score, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_words_of_mixed_domains_stay_with_their_sentence(fitted):
     pipe = copy_of(fitted[WORDS])
     pipe.adapt(shifted(pipe), domain="reviews", force=True)
@@ -159,6 +160,7 @@ def test_evaluation_and_explanation_are_those_of_the_domain(adapted):
     assert why.weight == pytest.approx(why.distance_term + why.label_term)
 
 
+@pytest.mark.slow
 def test_weights_of_rows_count(fitted):
     pipe = copy_of(fitted[TEXT])
     rows = [row | {"sample_weight": 3.0 if number % 3 else 1.0} for number, row in enumerate(shifted(pipe))]

@@ -14,6 +14,7 @@ def sentences():
     return ue, labeled, test
 
 
+@pytest.mark.slow
 def test_entities_and_sentences_get_scales_of_their_own(sentences):
     ue, labeled, test = sentences
 
@@ -35,6 +36,7 @@ def test_a_sentence_is_never_surer_than_its_least_sure_part(sentences):
     assert (reading.sentence_scores <= least).all()
 
 
+@pytest.mark.slow
 def test_an_adapted_calibrator_is_saved_with_its_scales(sentences, tmp_path):
     ue, labeled, test = sentences
     adapted, _ = adapt_calibrator(ue, labeled)

@@ -7,14 +7,17 @@ from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.methods import METHODS
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.training.method import TrainingMethod
+from marks import slow_but
 from pipelines import N_NEIGHBORS, PAIR, TEXT, fit
 from tiny_models import ROWS
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+PLAIN = [name for name, row in METHODS.items() if row.training is TrainingMethod]
 
-@pytest.mark.parametrize("method", [name for name, row in METHODS.items() if row.training is TrainingMethod])
+
+@pytest.mark.parametrize("method", slow_but(("knn-ue", "temperature"), PLAIN))
 def test_every_method_for_a_plain_model_can_be_fitted_saved_and_loaded(method, models, tmp_path):
     task = METHODS[method].tasks[0]
     pipe = fit(models[task], task, method=method)

@@ -8,6 +8,7 @@ from pipelines import PAIR, TEXT, WORDS, fit
 from tiny_models import ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [TEXT, PAIR, WORDS])
 def test_a_robust_fit_sees_a_perturbed_copy_of_each_row_and_keeps_it(models, fitted, task, tmp_path):
     robust = fit(models[task], task, robust=True)

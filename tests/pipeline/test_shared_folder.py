@@ -119,6 +119,7 @@ def test_a_reload_keeps_the_model_and_reads_the_rest(path):
     assert again("a film")[0].raw_score == pipe("a film")[0].raw_score
 
 
+@pytest.mark.slow
 def test_a_reload_loads_another_model_where_the_folder_holds_one(path, tmp_path):
     pipe = load(path)
     fit(save_tiny_model(tmp_path / "other", family="bert", task=TEXT, seed=9), TEXT).save(path)

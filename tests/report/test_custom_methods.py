@@ -32,6 +32,7 @@ def report(test_set, right_rows):
     return build_report({"flip": Flipping(right_rows)}, test_set, n_bootstrap=3)
 
 
+@pytest.mark.slow
 def test_the_lead_counts_the_changed_predictions_and_names_both_accuracies(report, test_set):
     n_right = int((test_set.predicted == test_set.labels).sum())
 
@@ -67,6 +68,7 @@ def test_a_mistake_of_the_model_that_the_method_corrects_is_shown_before_only(un
     assert {mistake.side for mistake in found} == {"before"}
 
 
+@pytest.mark.slow
 def test_the_risk_curve_names_the_error_of_each_method_where_they_differ(report):
     picture = next(x for x in report.pictures if x.kind == "risk-coverage")
 

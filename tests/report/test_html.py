@@ -196,18 +196,21 @@ def test_each_mistake_comes_with_its_neighbors(report, page):
     assert f"{explanation.neighbors[0].distance:.3f}" in page.text and explanation.neighbors[0].text in page.text
 
 
+@pytest.mark.slow
 def test_without_neighbors_the_page_says_so(scaling, toy):
     html = build_report({"a": scaling}, small(toy), n_bootstrap=0).to_html()
 
     assert "that needs a method that explains, such as knn-ue, and row features" in html
 
 
+@pytest.mark.slow
 def test_without_any_mistake_the_page_says_so(scaling):
     test = Outputs(logits=[[2.0, 0.0], [3.0, 0.0]], labels=[0, 0])
 
     assert "There is no wrong answer to show." in build_report({"a": scaling}, test, n_bootstrap=0).to_html()
 
 
+@pytest.mark.slow
 def test_a_long_text_is_cut_and_the_rest_counted(scaling, toy):
     test = small(toy, texts=["word " * 10_000] * 100)
 
@@ -225,6 +228,7 @@ def test_without_matplotlib_the_page_says_so_and_keeps_its_tables(scaling, toy, 
     assert found.all("table") and not found.all("svg")
 
 
+@pytest.mark.slow
 def test_equal_inputs_give_equal_pages(scaling, toy):
     first, second = (build_report({"a": scaling}, small(toy), n_bootstrap=3).to_html() for _ in range(2))
 

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from marks import slow_but
 from storage.durable import at_risk, trace
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
@@ -95,7 +96,7 @@ with created_folder(folder):
 }
 
 
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("writer", slow_but(next(iter(WRITERS)), WRITERS))
 def test_nothing_is_named_or_acknowledged_before_it_is_on_disk(writer, tmp_path):
     root = tmp_path / "root"
     root.mkdir()

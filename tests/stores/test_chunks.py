@@ -164,6 +164,7 @@ Datastore.build_from_chunks(sys.argv[1], chunks, index="IVF4,Flat", progress=pro
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["read", "index"])
 def test_a_builder_that_is_killed_leaves_what_was_there(when, saved):
     before = sorted(entry.name for entry in saved.iterdir())

@@ -127,6 +127,7 @@ print("whole")
 """
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_and_is_freed_again_loses_nothing(tmp_path):
     mounted = ["unshare", "-Urm", "sh", "-c", f'mount -t tmpfs -o size=400k none {tmp_path} && exec "$@"', "sh"]
     if not shutil.which("unshare") or subprocess.run([*mounted, "true"], capture_output=True, check=False).returncode:

@@ -11,6 +11,7 @@ from knn_ue.storage import read_folder
 from knn_ue.storage.tensors import PackedTexts
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.stores.journal import Added, read_journal
+from marks import slow_but
 from stores.hostile import read_meta, replace_options
 
 HOSTILE = [
@@ -76,7 +77,9 @@ def compact(folder):
     return done.stdout
 
 
-@pytest.mark.parametrize("factory", ["PQ4x4fs_0", "RR100000,Flat", "IVF50000000,Flat", "OPQ1000000,PQ4", "RQ4x8"])
+@pytest.mark.parametrize(
+    "factory", slow_but("PQ4x4fs_0", ["PQ4x4fs_0", "RR100000,Flat", "IVF50000000,Flat", "OPQ1000000,PQ4", "RQ4x8"])
+)
 def test_compacting_a_folder_with_a_hostile_factory_does_not_end_the_process(factory, tmp_path):
     Datastore.build(np.random.default_rng(0).normal(size=(64, 8)), np.zeros(64, int), index="IVF2,Flat").save(tmp_path)
     replace_options(tmp_path, index=read_meta(tmp_path)["options"]["index"] | {"factory": factory})

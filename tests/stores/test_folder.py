@@ -161,6 +161,7 @@ def test_a_change_after_the_folder_was_deleted_is_refused(saved, tmp_path):
     assert len(store) == 4
 
 
+@pytest.mark.slow
 def test_a_reader_that_meets_a_writer_gets_one_of_its_states(saved):
     code = (
         "import sys, numpy as np\n"

@@ -41,6 +41,7 @@ def changes_in(path):
 STATES = [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5], [1, 2, 3, 5], [1, 2, 3, 5, 6]]
 
 
+@pytest.mark.slow
 def test_a_journal_cut_at_any_byte_gives_the_changes_that_are_whole(journal):
     path, ends = journal
     content = path.read_bytes()
@@ -78,6 +79,7 @@ def test_a_change_after_a_torn_end_is_kept_and_the_torn_end_is_gone(journal):
         assert Datastore.load(path.parent).ids.tolist() == [*STATES[1], 6]
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_an_error(journal):
     path, _ = journal
     content = path.read_bytes()
@@ -142,6 +144,7 @@ def test_a_change_larger_than_a_record_may_be_is_refused(saved, monkeypatch):
     assert len(store) == len(Datastore.load(saved)) == 4
 
 
+@pytest.mark.slow
 def test_a_hole_as_large_as_the_disk_is_not_read_into_memory(journal):
     path, ends = journal
     with path.open("rb+") as file:

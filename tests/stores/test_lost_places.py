@@ -223,12 +223,14 @@ def several_pages(tmp_path):
     return tmp_path / "pages"
 
 
+@pytest.mark.slow
 def test_a_small_store_answers_from_memory_whatever_happens_to_its_file(several_pages):
     done = run(SEARCH_AFTER_CUT, several_pages)
 
     assert (done.returncode, done.stdout.split()) == (0, ["answered"] * 7), done.stderr
 
 
+@pytest.mark.slow
 def test_a_mapped_store_that_was_cut_in_place_is_refused_before_it_is_read(several_pages):
     done = run(SEARCH_AFTER_CUT, several_pages, 0)
 

@@ -34,6 +34,7 @@ def search_while(store, change, seconds=0.5):
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", [IndexOptions(), IndexOptions(factory="IVF2,Flat", n_probe=2)])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_search_sees_all_of_a_change_or_nothing(index, on_disk, tmp_path):

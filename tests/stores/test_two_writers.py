@@ -32,6 +32,7 @@ def n_acknowledged(shown, n_writers):
     return int(found[1])
 
 
+@pytest.mark.slow
 def test_two_killed_writers_lose_nothing(tmp_path):
     assert n_acknowledged(kill(tmp_path, 10, seed=0), 20) > 5
 

@@ -97,6 +97,7 @@ def test_every_family_and_mode_is_tried_when_thorough(thorough):
     assert tried == wanted
 
 
+@pytest.mark.slow
 def test_a_memory_limit_excludes_what_holds_more(wide):
     limit = 100_000
 
@@ -107,6 +108,7 @@ def test_a_memory_limit_excludes_what_holds_more(wide):
     assert not found.trials[0].good_enough
 
 
+@pytest.mark.slow
 def test_slower_settings_than_an_exact_search_that_does_not_fit_are_tried_too(wide, monkeypatch):
     tried = []
 

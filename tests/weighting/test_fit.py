@@ -11,6 +11,7 @@ from knn_ue.types import Neighbors
 from knn_ue.weighting import TAU_RANGE, agreement, fit_temperature, fit_weight, knn_weight
 from knn_ue.weighting.fit import WeightProblem
 from knn_ue.weighting.scaling import ScaledLogits
+from marks import slow_but
 
 
 def log_loss(probs, labels):
@@ -45,7 +46,7 @@ def independent_best(validation, found, use_labels):
     )
 
 
-@pytest.mark.parametrize("use_labels", [False, True])
+@pytest.mark.parametrize("use_labels", slow_but(False, [False, True]))
 def test_the_loss_is_at_or_below_an_independent_optimizers(problem, use_labels):
     validation, found = problem
 
@@ -91,6 +92,7 @@ def test_b_is_never_negative(problem, use_labels):
     assert params.lam >= 0
 
 
+@pytest.mark.slow
 def test_the_floor_is_at_least_as_good_as_the_bound(problem):
     validation, found = problem
 

@@ -56,6 +56,7 @@ def test_a_token_that_is_easy_to_guess_or_cannot_be_sent_is_refused(token):
         ServeOptions(token=token)
 
 
+@pytest.mark.slow
 def test_a_name_that_was_given_our_address_is_refused(asked):
     for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""):
         assert asked().get("/info", headers={"Host": host}).status_code == 403
@@ -110,6 +111,7 @@ def test_a_body_that_is_too_large_is_refused_by_its_header_or_as_it_comes(asked)
         assert found.status_code == 413 and "1000 bytes" in found.json()["error"]
 
 
+@pytest.mark.slow
 def test_whoever_is_refused_for_a_while_learns_how_long(folders, client_of, monkeypatch):
     client = client_of(folders(TEXT), max_items=2, max_queue=2)
     service = client.app.state.service

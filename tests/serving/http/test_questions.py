@@ -11,6 +11,7 @@ from cli_files import run
 from knn_ue.answers import Answer, Entity, MissedEntity, NeighborExample, SentenceAnswer, Word
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.serving.work.explaining import Why
+from marks import slow_but
 from pipelines import PAIR, TEXT, WORDS
 from serving_checks import near
 from tiny_models import ROWS
@@ -23,7 +24,9 @@ INPUTS = {
 ENTITIES = [{"tokens": ["Ada", "Lovelace", "went", "to", "Oslo", "."]}, *INPUTS[WORDS]]
 
 
-@pytest.mark.parametrize("method", ["knn-ue", "knn-ue-no-label", "dac", "temperature", "mahalanobis"])
+@pytest.mark.parametrize(
+    "method", slow_but("knn-ue", ["knn-ue", "knn-ue-no-label", "dac", "temperature", "mahalanobis"])
+)
 @pytest.mark.parametrize("task", INPUTS)
 def test_answers_are_those_of_the_pipeline(task, method, folders, asked):
     if method in ("dac", "mahalanobis") and task != TEXT:
@@ -37,6 +40,7 @@ def test_answers_are_those_of_the_pipeline(task, method, folders, asked):
     assert near(found.json()["answers"], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("top", [0, 3])
 def test_entities_with_scores_of_their_own_are_answered_as_by_the_pipeline(top, folders, asked):
     pipe = UncertaintyPipeline.load(folders(WORDS, "knn-ue-entity"), device="cpu")

@@ -3,6 +3,7 @@
 import pytest
 
 from knn_ue.pipeline import UncertaintyPipeline
+from marks import slow_but
 from pipelines import PAIR, TEXT, WORDS
 from tiny_models import ROWS
 
@@ -25,7 +26,7 @@ def answer(client, inputs, **more):
     return found.json()["answers"]
 
 
-@pytest.mark.parametrize("task", [TEXT, PAIR, WORDS])
+@pytest.mark.parametrize("task", slow_but(TEXT, [TEXT, PAIR, WORDS]))
 def test_labels_change_the_scores_of_their_domain_on_disk_too(task, folder, client_of):
     path = folder(task)
     client = client_of(path)
@@ -41,6 +42,7 @@ def test_labels_change_the_scores_of_their_domain_on_disk_too(task, folder, clie
     assert client.get("/info").json()["domains"] == ["reviews"]
 
 
+@pytest.mark.slow
 def test_each_input_may_name_its_domain(folder, client_of):
     client = client_of(folder())
     adapt(client)
@@ -61,6 +63,7 @@ def test_an_unknown_domain_is_refused(asked):
     assert found.status_code == 422 and "'tweets' is not a domain" in found.json()["error"]
 
 
+@pytest.mark.slow
 def test_a_domain_can_be_forgotten(folder, client_of):
     client = client_of(folder())
     before = answer(client, "good plot")
@@ -72,12 +75,14 @@ def test_a_domain_can_be_forgotten(folder, client_of):
     assert client.delete("/domains/default").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_method_without_a_datastore_adapts_too(folder, client_of):
     client = client_of(folder(TEXT, "temperature"))
 
     assert adapt(client)["applied"]
 
 
+@pytest.mark.slow
 def test_corrections_count_as_labels_only_if_they_are_a_random_sample(folder, client_of):
     client = client_of(folder())
     body = {"examples": labels(n=12), "labels_of": "reviews"}
@@ -97,6 +102,7 @@ def test_a_server_that_changes_nothing_adapts_to_nothing(asked):
     assert client.delete("/domains/x").status_code == 403
 
 
+@pytest.mark.slow
 def test_inputs_to_label_come_from_the_file_of_the_operator(folder, client_of, tmp_path):
     pool = tmp_path / "pool.txt"
     pool.write_text("".join(f"text number {number}\n" for number in range(30)))

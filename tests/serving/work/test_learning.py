@@ -29,6 +29,7 @@ def test_an_example_is_seen_by_the_next_request_and_is_on_disk(folder, client_of
     assert stored_texts(path)[60] == TEXT_ROW["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [PAIR, WORDS])
 def test_pairs_and_sentences_are_learned_too(task, folder, client_of):
     client = client_of(folder(task))
@@ -103,6 +104,7 @@ def test_a_read_only_server_changes_nothing(asked):
         assert found.status_code == 403 and "--read-only" in found.json()["error"]
 
 
+@pytest.mark.slow
 def test_all_layers_of_dac_learn_in_one_step(folder, client_of):
     path = folder(TEXT, "dac")
     client = client_of(path)
@@ -131,6 +133,7 @@ def test_refit_uses_what_was_learned(folder, client_of):
     assert answer["score"] == pytest.approx(after("a film")[0].score, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_entities_learn_from_an_example_at_once_and_from_a_refit_as_a_fit_would(folder, client_of):
     path = folder(WORDS, "knn-ue-entity")
     client = client_of(path)
@@ -154,6 +157,7 @@ def test_entities_learn_from_an_example_at_once_and_from_a_refit_as_a_fit_would(
     assert near(now, after({"tokens": row["tokens"]}, top=1)[0].to_dict())
 
 
+@pytest.mark.slow
 def test_what_the_command_line_adds_is_kept_and_followed(folder, client_of, tmp_path):
     path = folder()
     client = client_of(path)
@@ -169,6 +173,7 @@ def test_what_the_command_line_adds_is_kept_and_followed(folder, client_of, tmp_
     assert nearest(client, "from the shell")[0]["id"] == 61
 
 
+@pytest.mark.slow
 def test_changes_of_another_process_are_followed_without_a_request(folder, client_of, tmp_path):
     path = folder()
     client = client_of(path, watch_seconds=0.05)
@@ -184,6 +189,7 @@ def test_changes_of_another_process_are_followed_without_a_request(folder, clien
     assert nearest(client, "from the shell")[0]["id"] == 60
 
 
+@pytest.mark.slow
 def test_two_servers_on_one_folder_lose_nothing(folder, client_of):
     path = folder()
     clients = [client_of(path), client_of(path)]
@@ -206,6 +212,7 @@ def test_two_servers_on_one_folder_lose_nothing(folder, client_of):
     assert all(texts[number] == text for number, text in acknowledged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["knn-ue", "dac"])
 def test_a_server_waits_for_its_turn_and_is_then_the_only_one(method, folder, client_of):
     path = folder(TEXT, method)
@@ -222,6 +229,7 @@ def test_a_server_waits_for_its_turn_and_is_then_the_only_one(method, folder, cl
     assert added == [{"ids": [[60]], "n_stored": 61}]
 
 
+@pytest.mark.slow
 def test_an_id_that_is_not_written_in_plain_digits_removes_nothing(folder, client_of):
     client = client_of(folder())
     numbers = ["1_1", "1.0", "1e1", "+1", "-1", "01", "%201", "1%20", "٣", "0x1", "9" * 30, "x"]
@@ -232,6 +240,7 @@ def test_an_id_that_is_not_written_in_plain_digits_removes_nothing(folder, clien
     assert client.delete("/examples/11").json() == {"removed": 11, "n_stored": 59}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [".", "calibrator.*/store.*"])
 def test_a_writer_that_hangs_makes_nobody_wait_for_ever(place, folder, client_of):
     path = folder()
@@ -260,6 +269,7 @@ def test_a_writer_that_hangs_makes_nobody_wait_for_ever(place, folder, client_of
     assert add(client, TEXT_ROW) == {"ids": [[60]], "n_stored": 61}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["knn-ue", "dac"])
 def test_refits_and_rewrites_of_another_server_lose_nothing(method, folder, client_of):
     path = folder(TEXT, method)

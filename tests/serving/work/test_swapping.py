@@ -8,6 +8,7 @@ from pipelines import TEXT, WORDS, fit
 from serving_checks import TEXT_ROW, add, nearest, stored_texts
 
 
+@pytest.mark.slow
 def test_a_whole_folder_is_swapped_without_a_failed_request(folders, folder, client_of, tmp_path):
     old, new = folder(name="old"), folder(name="new")
     add(client_of(new), TEXT_ROW)
@@ -70,6 +71,7 @@ def test_a_folder_of_another_task_does_not_take_over(folder, folders, client_of,
     assert client.post("/predict", json={"inputs": "a film"}).status_code == 200
 
 
+@pytest.mark.slow
 def test_an_example_encoded_by_a_model_that_was_swapped_is_encoded_again(folder, client_of, tmp_path, monkeypatch):
     from knn_ue.serving.work.writer import FolderWriter
     from tiny_models import save_tiny_model
