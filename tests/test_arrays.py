@@ -83,7 +83,7 @@ class Tensor:
             "p must not be negative, got -0.5: pass probabilities",
         ),
         (lambda: probability_matrix([[0.5, 0.5], [0.5, 0.4]], "p"), "each row of p must sum to 1, row 1 sums to 0.9"),
-        (lambda: label_vector([[0]], "y"), r"y must have one dimension, got shape \(1, 1\): one class number a row"),
+        (lambda: label_vector([[0]], "y"), r"y must have one dimension, got shape \(1, 1\): one class number per row"),
         (lambda: label_vector([0.0], "y"), r"y must be whole class numbers, got dtype float64: use astype\(int\)"),
         (lambda: label_vector([0, -100], "y"), "y must not be negative, got -100: drop the rows you want ignored"),
         (lambda: label_vector([1, 3], "y", n_classes=3), "y must be below the number of classes 3, got 3: number the"),

@@ -78,7 +78,7 @@ def test_undo_forgets_the_domain(made, tmp_path):
     undone = run("adapt", ue, "--domain", "tweets", "--undo")
     again = run("adapt", ue, "--domain", "tweets", "--undo")
 
-    assert undone.exit_code == 0 and "forgot the domain tweets" in undone.output
+    assert undone.exit_code == 0 and "removed the domain tweets" in undone.output
     assert again.exit_code == 1 and "is not a domain" in again.output
 
 

@@ -249,7 +249,7 @@ def test_fit_asks_for_the_task_of_a_model_that_does_not_tell(text, tiny_model, t
     result = run("fit", model, *_data(text), "--out", tmp_path / "new")
 
     assert result.exit_code == 1
-    assert "does not tell what it was trained for: choose --task text, pair or ner" in result.stderr
+    assert "does not record what it was trained for: choose --task text, pair or ner" in result.stderr
 
 
 def test_fit_says_that_no_threshold_keeps_the_risk(text, tiny_model, tmp_path):
@@ -355,7 +355,7 @@ def test_explain_refuses_half_a_pair(files):
 
     assert (result.exit_code, result.stderr) == (
         1,
-        "knn-ue: this folder answers pairs, got 1 texts: give premise and hypothesis\n",
+        "knn-ue: this folder is for pairs, got 1 texts: give premise and hypothesis\n",
     )
 
 

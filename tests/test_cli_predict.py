@@ -207,7 +207,7 @@ def test_an_output_that_is_no_plain_file_is_never_replaced(ue, source, tmp_path,
     result = run("predict", ue, "--input", source, "--output", output, "--overwrite")
 
     assert (result.exit_code, output.is_file()) == (1, False)
-    assert "is a link, pipe or device: name a plain file" in result.stderr
+    assert "is a link, pipe or device: choose a regular file" in result.stderr
 
 
 def test_the_input_is_never_the_output(ue, tmp_path):

@@ -124,7 +124,7 @@ def n_stored(ue):
 
 @pytest.mark.parametrize("work", ["tune", "compact"])
 def test_what_needs_all_vectors_is_refused_in_one_sentence(work, on_milvus):
-    assert "keeps its own index, which cannot be tuned or rebuilt here: fit again" in one_sentence(
+    assert "keeps its own index, which cannot be tuned or rebuilt here: refit" in one_sentence(
         run("index", work, on_milvus)
     )
 

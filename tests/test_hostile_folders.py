@@ -238,5 +238,5 @@ def test_a_swapped_store_inside_a_calibrator_is_noticed(tmp_path):
     shutil.rmtree(inside[0])
     shutil.copytree(inside[1], inside[0])
 
-    with pytest.raises(StorageError, match="swapped"):
+    with pytest.raises(StorageError, match="replaced"):
         KnnUE.load(tmp_path / "a")

@@ -312,7 +312,7 @@ def test_a_store_is_opened_by_its_kind(tmp_path):
 def test_a_folder_of_an_unknown_kind_is_refused(tmp_path):
     write_folder(tmp_path / "store", kind="strange", options={}, arrays={"a": np.zeros(1)})
 
-    with pytest.raises(StorageError, match="holds a 'strange', which is no store this version knows"):
+    with pytest.raises(StorageError, match="holds a 'strange', which is not a known store"):
         open_store(tmp_path / "store")
 
 

@@ -82,7 +82,7 @@ def test_presidio_leaves_out_what_has_no_score_unless_told(nlp):
     only_places = CalibratedSpacyRecognizer(nlp, types={"GPE": "LOCATION"})
 
     assert {one.entity_type for one in only_places.analyze(TEXT, [])} == {"LOCATION"}
-    with pytest.raises(InvalidInputError, match="unscored must be None or within 0 and 1"):
+    with pytest.raises(InvalidInputError, match="unscored must be None or between 0 and 1"):
         CalibratedSpacyRecognizer(nlp, unscored=2.0)
 
 

@@ -42,7 +42,7 @@ def outputs():
         ({"layers": [np.ones(3)]}, r"layers\[0\] must have two dimensions"),
         ({"groups": [1, 2]}, "groups has 2 rows but 3 are expected"),
         ({"groups": [1, 2, 1]}, "rows of one group must stand together, group 1 is split: sort the words by sentence"),
-        ({"class_names": ["a", "b"]}, "class_names must be 3 different names, one a column of logits"),
+        ({"class_names": ["a", "b"]}, "class_names must be 3 different names, one per column of logits"),
         ({"class_names": ["a", "b", "a"]}, "class_names must be 3 different names"),
         ({"class_names": "abc"}, "class_names must be a sequence of strings, got one string"),
         ({"texts": ["a", "b"]}, "texts has 2 rows but 3 are expected"),

@@ -104,7 +104,7 @@ def label_vector(values: object, name: str, *, n_classes: int | None = None, len
     """Return `values` as a (n,) int64 array of class numbers 0 .. n_classes - 1."""
     array = to_numpy(values, name)
     if array.ndim != 1:
-        raise InvalidInputError(f"{name} must have one dimension, got shape {array.shape}: one class number a row")
+        raise InvalidInputError(f"{name} must have one dimension, got shape {array.shape}: one class number per row")
     if array.dtype.kind not in "iub" and len(array):
         raise InvalidInputError(f"{name} must be whole class numbers, got dtype {array.dtype}: use astype(int)")
     check_length(len(array), name, length)

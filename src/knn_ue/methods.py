@@ -191,7 +191,7 @@ def load_calibrator(path: str | Path) -> Calibrator:
     for method in METHODS.values():
         if method.calibrator.kind == kind:
             return method.calibrator.load(path)
-    raise StorageError(f"{path} holds a {kind!r}, which is no calibrator this version knows: upgrade knn-ue")
+    raise StorageError(f"{path} holds a {kind!r}, a calibrator that this version does not know: upgrade knn-ue")
 
 
 def _store(train: Outputs, search: Search) -> NeighborStore:

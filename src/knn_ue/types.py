@@ -85,7 +85,7 @@ class Outputs(Shown):
             names = text_tuple(self.class_names, "class_names")
             if len(names) != n_classes or len(set(names)) != len(names):
                 raise InvalidInputError(
-                    f"class_names must be {n_classes} different names, one a column of logits, got {names}"
+                    f"class_names must be {n_classes} different names, one per column of logits, got {names}"
                 )
             checked["class_names"] = names
         if self.pairs is not None:

@@ -229,7 +229,7 @@ def test_a_method_without_neighbors_says_so(servers, open_page):
     page = ask(open_page(servers(TEXT, "temperature")), QUESTION)
 
     shown = page.inner_text("#answer")
-    assert "looks at no neighbors" in shown and "cannot learn from a correction" in shown
+    assert "uses no neighbors" in shown and "cannot learn from a correction" in shown
     assert page.locator("#drift svg.histogram").count() == 1  # familiarity, without neighbors
 
 

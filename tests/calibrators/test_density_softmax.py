@@ -194,5 +194,5 @@ def test_a_folder_with_impossible_numbers_is_refused(pocketed, hard_toy, tmp_pat
     setattr(damaged, name, value)
     damaged.save(tmp_path / "ue")
 
-    with pytest.raises(StorageError, match="does not hold a density-softmax as we write it"):
+    with pytest.raises(StorageError, match="does not hold a valid density-softmax"):
         DensitySoftmax.load(tmp_path / "ue")

@@ -226,7 +226,7 @@ def test_numbers_nobody_fitted_are_refused_when_loaded(fitted, tmp_path, monkeyp
     place[path[-1]] = value
     save_with(plain, fitted, tmp_path / "ue", monkeypatch)
 
-    with pytest.raises(StorageError, match=r"as we write it|fit it again"):
+    with pytest.raises(StorageError, match=r"does not hold a valid|refit it"):
         load_calibrator(tmp_path / "ue")
 
 
@@ -242,7 +242,7 @@ def test_a_folder_of_a_version_with_other_ingredients_says_to_fit_again(fitted, 
     del plain["ingredients"]
     save_with(plain, fitted, tmp_path / "ue", monkeypatch)
 
-    with pytest.raises(StorageError, match=r"with other entity scores: fit it again"):
+    with pytest.raises(StorageError, match=r"with other entity scores: refit it"):
         load_calibrator(tmp_path / "ue")
 
 

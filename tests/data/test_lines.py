@@ -25,7 +25,7 @@ def test_a_misspelled_source_is_pointed_to_the_named_ones() -> None:
 
 
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="is a folder, but one file is needed"):
+    with pytest.raises(InvalidInputError, match="is a folder, but a file is needed"):
         read_rows(tmp_path, "text-classification")
 
 

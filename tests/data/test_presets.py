@@ -115,7 +115,7 @@ def test_ontonotes_is_read_from_the_users_file(write) -> None:
         (
             "paper:ontonotes-nw:test",
             "token-classification",
-            r"licence forbids it: .*paper:ontonotes-nw:test\?path=FILE",
+            r"license forbids it: .*paper:ontonotes-nw:test\?path=FILE",
         ),
         ("paper:ontonotes-nw:test?path=no.conll", "token-classification", "no.conll does not exist"),
     ],

@@ -167,7 +167,7 @@ def test_without_an_index_the_way_out_is_named(cache: Path, monkeypatch: pytest.
 
     with pytest.raises(
         InvalidInputError,
-        match=rf"pip could not fetch .*: let pip reach a package index, or put {vader.SDIST} into {cache} by hand",
+        match=rf"pip could not fetch .*: let pip reach a package index, or put {vader.SDIST} into {cache} yourself",
     ):
         read_vader("movies")
 

@@ -66,5 +66,5 @@ def test_a_model_that_does_not_tell_is_refused_with_the_way_out(tiny_model, tmp_
     config = tmp_path / "model" / "config.json"
     config.write_text(config.read_text(encoding="utf-8").replace("BertForSequenceClassification", "BertModel"))
 
-    with pytest.raises(InvalidInputError, match="does not tell what it was trained for: pass task='text', 'pair'"):
+    with pytest.raises(InvalidInputError, match="does not record what it was trained for: pass task='text', 'pair'"):
         HuggingFaceEncoder.from_pretrained(tmp_path / "model")

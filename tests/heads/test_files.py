@@ -53,7 +53,7 @@ def test_a_file_that_is_no_head_is_refused_in_one_sentence(tmp_path, damage):
     damage(state, meta)
     save_file(state, tmp_path / HEAD_FILE, metadata=meta)
 
-    with pytest.raises(StorageError, match="is not a head as we write it"):
+    with pytest.raises(StorageError, match="is not a head written by knn-ue"):
         load_head(tmp_path / HEAD_FILE)
 
 
@@ -62,5 +62,5 @@ def test_a_cut_file_is_refused(tmp_path):
     file = tmp_path / HEAD_FILE
     file.write_bytes(file.read_bytes()[:-100])
 
-    with pytest.raises(StorageError, match="is not a head as we write it"):
+    with pytest.raises(StorageError, match="is not a head written by knn-ue"):
         load_head(file)

@@ -234,5 +234,5 @@ def test_a_folder_of_an_earlier_version_is_refused_with_the_way_out(models, tmp_
     monkeypatch.setattr("knn_ue.pipeline.folder.write_folder", as_before)
     pipe.save(tmp_path / "ue")
 
-    with pytest.raises(StorageError, match="fit again"):
+    with pytest.raises(StorageError, match="refit"):
         reload(tmp_path / "ue")

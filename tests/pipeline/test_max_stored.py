@@ -73,7 +73,7 @@ def test_a_limit_that_all_meet_changes_nothing(models):
     [
         ({"max_stored": 3, "n_neighbors": 4}, "max_stored=3 must be at least n_neighbors=4"),
         ({"max_stored": 100, "method": "temperature"}, "temperature stores no examples"),
-        ({"index": "PQ4", "method": "mahalanobis"}, "mahalanobis looks at no neighbors, index 'PQ4' would do nothing"),
+        ({"index": "PQ4", "method": "mahalanobis"}, "mahalanobis uses no neighbors, index 'PQ4' would do nothing"),
     ],
 )
 def test_an_option_without_sense_is_refused_before_the_model_runs(options, sentence, models):

@@ -67,7 +67,7 @@ def test_numbers_are_read_in_the_order_of_the_model_and_this_is_said(fitted):
     rows = ROWS[TEXT](20, start=300)
     numbered = [{"text": row["text"], "label": pipe.class_names.index(row["label"])} for row in rows]
 
-    with pytest.warns(UserWarning, match=f"read in the model's own order: 0 = {pipe.class_names[0]}"):
+    with pytest.warns(UserWarning, match=f"read as class numbers in the model's order: 0 = {pipe.class_names[0]}"):
         found = pipe.evaluate(numbered)
 
     assert found.to_json() == pipe.evaluate(rows).to_json()

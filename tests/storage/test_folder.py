@@ -122,7 +122,7 @@ def test_a_swapped_sub_folder_is_refused(tmp_path):
     shutil.rmtree(inner)
     write(inner)
 
-    with pytest.raises(StorageError, match="is not the folder that was saved there: it was swapped"):
+    with pytest.raises(StorageError, match="is not the folder that was saved: it was replaced"):
         read_folder(tmp_path / "folder")
 
 
@@ -132,7 +132,7 @@ def test_a_sub_folder_that_is_a_link_is_refused(tmp_path):
     inner.rename(tmp_path / "elsewhere")
     inner.symlink_to(tmp_path / "elsewhere")
 
-    with pytest.raises(StorageError, match="is not the folder that was saved there: it was swapped"):
+    with pytest.raises(StorageError, match="is not the folder that was saved: it was replaced"):
         read_folder(tmp_path / "folder")
 
 
@@ -324,7 +324,7 @@ def damaged(folder, content):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", r"meta\.json is not valid JSON: restore the folder from a copy"),
+        (b"", r"meta\.json is not valid JSON: restore the folder from a backup"),
         (b"{", r"meta\.json is not valid JSON"),
         (b"\xff\xfe\x00", r"meta\.json is not valid JSON"),
         (b"[" * 100_000, r"meta\.json is not valid JSON"),
@@ -340,7 +340,7 @@ def damaged(folder, content):
         ({"format": 0}, "has no format number"),
         ({"format": -3}, "has no format number"),
         ({"format": 2}, "has format 2, this version reads 1: upgrade with pip install -U knn-ue"),
-        ({"format": 1}, "does not match its checksum: it was altered; restore it from a copy"),
+        ({"format": 1}, "does not match its checksum: it was altered; restore it from a backup"),
         ({"format": 1, "checksum": [1]}, "does not match its checksum"),
     ],
     ids=lambda value: str(value)[:30],
@@ -386,9 +386,9 @@ LACKS, STRANGE = "lacks a required entry", "names a file that cannot be ours: do
         (changed_entry("size", float("nan")), STRANGE),
         (changed_entry("size", -1), "has .* bytes instead of -1: it is damaged"),
         (changed_entry("size", 2**70), "bytes instead of 1180591620717411303424: it is damaged"),
-        (changed_entry("sha256", "0" * 64), "does not match its checksum: it is damaged or swapped"),
+        (changed_entry("sha256", "0" * 64), "does not match its checksum: it is damaged or replaced"),
         (changed_entry("name", "arrays.00000001-00000000.safetensors"), "00000000.safetensors is missing: restore"),
-        (changed("journal", True), "log is missing: restore the folder from a copy"),
+        (changed("journal", True), "log is missing: restore the folder from a backup"),
     ],
 )
 def test_a_sealed_meta_json_that_we_never_write_is_refused_in_words(folder, change, words):

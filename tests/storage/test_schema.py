@@ -154,7 +154,7 @@ def test_a_size_that_is_known_is_held():
 @pytest.mark.parametrize("error", [ValueError("v"), KeyError("v"), TypeError("v"), OverflowError("v"), IndexError("v")])
 def test_what_goes_wrong_with_a_value_is_one_storage_error(error):
     with (
-        pytest.raises(StorageError, match=r"folder does not hold a thing as we write it"),
+        pytest.raises(StorageError, match=r"folder does not hold a valid thing"),
         as_written(Path("folder"), "thing"),
     ):
         raise error

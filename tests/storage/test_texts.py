@@ -52,5 +52,5 @@ def test_a_store_of_an_earlier_version_is_read_as_valid_unicode():
 def test_bytes_that_are_no_text_at_all_are_an_error():
     content = np.frombuffer(b"\xff\xfe", dtype=np.uint8)
 
-    with pytest.raises(StorageError, match="is not UTF-8: restore the folder from a copy"):
+    with pytest.raises(StorageError, match="is not UTF-8: restore the folder from a backup"):
         PackedTexts(content, np.array([2]), np.array([True]))[0]

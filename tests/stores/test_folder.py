@@ -126,7 +126,7 @@ def test_compact_keeps_the_identity_and_empties_the_journal(saved):
 
 
 def test_another_identity_is_refused_as_swapped(saved):
-    with pytest.raises(StorageError, match="is not the folder that was saved there: it was swapped"):
+    with pytest.raises(StorageError, match="is not the folder that was saved: it was replaced"):
         Datastore.load(saved, identity="0" * 32)
 
 
@@ -145,7 +145,7 @@ def test_a_second_writer_is_refused_and_the_first_one_loses_nothing(first, secon
     one, two = Datastore.load(saved), Datastore.load(saved)
     CHANGES[first](one)
 
-    with pytest.raises(StorageError, match="was changed by another writer: load it again, then repeat"):
+    with pytest.raises(StorageError, match="was changed by another writer: load it again and repeat"):
         CHANGES[second](two)
 
     assert content_of(Datastore.load(saved)) == content_of(one)

@@ -200,7 +200,7 @@ def test_an_index_over_other_rows_is_refused(folder, tmp_path):
     shutil.copy(part(tmp_path / "other", "index"), part(folder, "index"))
     seal(folder)
 
-    with pytest.raises(StorageError, match=r"indexes 50 rows of 50, not \(60, 4\): it was swapped"):
+    with pytest.raises(StorageError, match=r"indexes 50 rows of 50, not \(60, 4\): it was replaced"):
         Datastore.load(folder)
 
 
@@ -213,7 +213,7 @@ def test_a_kind_of_index_that_we_never_write_is_refused(folder):
     faiss.write_index(index, str(part(folder, "index")))
     seal(folder)
 
-    with pytest.raises(StorageError, match="is not a faiss index as we write it: do not trust this folder"):
+    with pytest.raises(StorageError, match="is not a faiss index written by knn-ue: do not trust this folder"):
         Datastore.load(folder)
 
 

@@ -152,9 +152,9 @@ def test_an_index_that_keeps_its_lists_in_another_file_is_refused_before_that_is
     index.replace_invlists(lists, False)
     faiss.write_index(index, str(tmp_path / "index"))
     (tmp_path / "outside").unlink(missing_ok=True)
-    os.mkfifo(tmp_path / "outside")  # opening it would wait for ever
+    os.mkfifo(tmp_path / "outside")  # opening it would wait forever
 
-    with pytest.raises(StorageError, match="is not a faiss index as we write it: do not trust this folder"):
+    with pytest.raises(StorageError, match="is not a faiss index written by knn-ue: do not trust this folder"):
         read_index(tmp_path / "index", vectors.shape, vectors, options)
 
 

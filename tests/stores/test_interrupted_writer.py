@@ -65,7 +65,7 @@ def test_an_interrupt_between_disk_and_memory_asks_for_a_reload_before_the_next_
         patch.setattr(Journal, "append", interrupted)
         store.add(np.ones((1, 4)), [5])
 
-    with pytest.raises(StorageError, match="was changed by another writer: load it again, then repeat"):
+    with pytest.raises(StorageError, match="was changed by another writer: load it again and repeat"):
         store.add(np.ones((1, 4)), [6])
     assert len(store) == 4
     assert Datastore.load(saved).add(np.ones((1, 4)), [6]).tolist() == [5]

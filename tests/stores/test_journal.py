@@ -105,7 +105,7 @@ def test_a_zeroed_record_before_others_is_damage(journal):
     content[ends[0] : ends[1]] = bytes(ends[1] - ends[0])
     path.write_bytes(content)
 
-    with pytest.raises(StorageError, match=rf"is damaged at byte {ends[0]}: restore it from a copy, or cut it to"):
+    with pytest.raises(StorageError, match=rf"is damaged at byte {ends[0]}: restore it from a backup, or cut it to"):
         Datastore.load(path.parent)
 
 
@@ -130,7 +130,7 @@ def test_a_journal_of_another_generation_is_refused(journal, tmp_path):
 def test_a_missing_journal_is_an_error(journal):
     journal[0].unlink()
 
-    with pytest.raises(StorageError, match="log is missing: restore the folder from a copy"):
+    with pytest.raises(StorageError, match="log is missing: restore the folder from a backup"):
         Datastore.load(journal[0].parent)
 
 

@@ -45,7 +45,7 @@ def test_a_record_as_long_as_what_a_crash_left_is_not_taken_for_it(saved, left, 
     first, second = Datastore.load(saved), Datastore.load(saved)
     (number,) = second.add(np.full((1, 4), 2.0), [8], texts=["eigh"]).tolist()
 
-    with pytest.raises(StorageError, match="was changed by another writer: load it again, then repeat"):
+    with pytest.raises(StorageError, match="was changed by another writer: load it again and repeat"):
         CHANGES[change](first)
 
     now = Datastore.load(saved)

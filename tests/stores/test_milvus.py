@@ -136,7 +136,7 @@ def test_a_collection_with_another_number_of_columns_is_refused(address, tmp_pat
 
 
 def test_a_missing_collection_and_one_that_exists_are_one_sentence(store, address):
-    with pytest.raises(StorageError, match=r"the collection milvus://.* is missing: restore it, or fit again"):
+    with pytest.raises(StorageError, match=r"the collection milvus://.* is missing: restore it, or refit"):
         open_store(address)
     with pytest.raises(InvalidInputError, match=r"already exists, and other folders may share it: choose another"):
         MilvusStore.build(store.where, points(2), [0, 1])

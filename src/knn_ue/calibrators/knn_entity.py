@@ -106,7 +106,7 @@ class KnnUEEntity(KnnUE):
         if self.entities_ is None:
             raise InvalidInputError(
                 "entity scores need a fit on sentences: validation Outputs with groups and IOB2 class_names; "
-                "fit again with those"
+                "refit with those"
             )
         return self.entities_
 
@@ -151,9 +151,7 @@ class KnnUEEntity(KnnUE):
     def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
         model = stored.options.get("entities")
         if isinstance(model, dict) and "ingredients" not in model:
-            raise StorageError(
-                f"{stored.path} was fitted by a version of knn-ue with other entity scores: fit it again"
-            )
+            raise StorageError(f"{stored.path} was fitted by a version of knn-ue with other entity scores: refit it")
         options = read_plain(_StoredEntity, stored.options)
         calibrator = cls(stores["store"], n_neighbors=options.n_neighbors, ridge=options.ridge)
         if options.fitted is None:

@@ -48,12 +48,12 @@ def adapt(
 
     if undo:
         if labeled is not None:
-            raise InvalidInputError("--undo forgets a domain and needs no labels: leave out --labeled")
+            raise InvalidInputError("--undo removes a domain and takes no labels: leave out --labeled")
         edit(ue, lambda now: (forget_domain(now, domain), None))
-        typer.echo(json.dumps({"ue": str(ue), "forgot": domain}) if as_json else f"{ue}: forgot the domain {domain}")
+        typer.echo(json.dumps({"ue": str(ue), "forgot": domain}) if as_json else f"{ue}: removed the domain {domain}")
         return
     if labeled is None:
-        raise InvalidInputError("adapt needs labeled texts: pass --labeled F, or --undo to forget a domain")
+        raise InvalidInputError("adapt needs labeled texts: pass --labeled F, or --undo to remove a domain")
     check_domain_name(domain)
     with loading(ue):
         pipe = UncertaintyPipeline.load(ue, device=device)

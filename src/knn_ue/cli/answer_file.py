@@ -43,14 +43,14 @@ class AnswerFile:
                 f"answers are written as .jsonl, .csv or .parquet, got {self.output.name!r}: choose one of these"
             )
         if self.output.is_dir():
-            raise StorageError(f"{self.output} is a folder: name a file")
+            raise StorageError(f"{self.output} is a folder: choose a file name")
         if self.output.is_symlink() or (self.output.exists() and not self.output.is_file()):
             # It would be replaced by the finished file: /dev/stdout for the whole machine, if root asks for it.
-            raise StorageError(f"{self.output} is a link, pipe or device: name a plain file")
+            raise StorageError(f"{self.output} is a link, pipe or device: choose a regular file")
         if self.output.exists() and not overwrite:
             raise StorageError(f"{self.output} already exists: pass --overwrite or choose another file")
         if not self.output.parent.is_dir():
-            raise StorageError(f"the folder {self.output.parent} does not exist: make it first")
+            raise StorageError(f"the folder {self.output.parent} does not exist: create it first")
         if self.part.is_symlink() or (self.part.exists() and not self.part.is_file()):
             raise StorageError(f"{self.part} is not a plain file: remove it, or choose another output")
         if self.part.exists() and not resume and not overwrite:

@@ -51,7 +51,7 @@ def _texts(out: Path, quick: bool) -> None:
         shown.append([("" if name == previous else name), method, *numbers])
         previous = name
     print_table(heading, shown)
-    typer.echo("* best of its set")
+    typer.echo("* best in its set")
     for verdict in result.verdicts:
         typer.echo(verdict)
     typer.echo(", ".join(f"{step} {seconds:.1f} s" for step, seconds in result.seconds.items()))

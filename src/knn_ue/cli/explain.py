@@ -40,7 +40,7 @@ def explain(
     rows: list[Any] = list(texts)
     if TASKS[pipe.task].is_pair:
         if len(texts) % 2:
-            raise InvalidInputError(f"this folder answers pairs, got {len(texts)} texts: give premise and hypothesis")
+            raise InvalidInputError(f"this folder is for pairs, got {len(texts)} texts: give premise and hypothesis")
         rows = [{"premise": a, "hypothesis": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]
     explanations = pipe.explain(rows, top=top, domain=domain)
     if as_json:

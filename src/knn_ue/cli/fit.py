@@ -201,11 +201,11 @@ def fit(
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
     if index == "auto" and tuned:
         indexes = {str(found.options) for found in tuned}
-        say(f"neighbors are found by {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
+        say(f"index: {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
     for made in fitted.decisions:
         typer.echo(str(made))
     if threshold is not None and not threshold.found:
-        say("every answer will be an abstention")
+        say("the model will abstain on every input")
     if (better := recommended_method(method, pipe.task)) != method:
         say(f"note: {better} scores whole entities and does better here: pass --method {better}")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")

@@ -28,14 +28,14 @@ _MAX_RANGE = 10_000_000  # ids in one 5-9; a list of them must fit into memory
 index_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look at the stored examples of a UE folder and change them: info, tune, add, remove, compact, move.\n\n"
+    help="Inspect and change the stored examples of a UE folder: info, tune, add, remove, compact, move.\n\n"
     "Example: [bold]knn-ue index info ue[/bold]",
 )
 
 
 @index_app.command()
 def info(ue: Ue, as_json: AsJson = False) -> None:
-    """Say what a folder stores.
+    """Show what a UE folder stores.
 
     Example: [bold]knn-ue index info ue[/bold]
     """
@@ -56,7 +56,7 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
     for name, value in found.items():
         if name != "datastores":
             typer.echo(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
-    for store in found["datastores"] or [{"examples": "none, the method looks at no neighbors"}]:
+    for store in found["datastores"] or [{"examples": "none, the method uses no neighbors"}]:
         typer.echo(", ".join(f"{name} {value}" for name, value in store.items() if name not in ("folder", "index")))
         if "index" in store:
             typer.echo(f"index: {IndexOptions(**store['index'])}, in {store['folder']}")
@@ -94,7 +94,7 @@ def _picture_file(path: Path | None) -> Path | None:
     if path is not None and path.suffix.lower() not in (".png", ".svg"):
         raise typer.BadParameter(f"{path.name!r} must end in .png or .svg")
     if path is not None and not path.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{path} has no folder to lie in: make it, or choose another")
+        raise typer.BadParameter(f"the folder of {path} does not exist: create it, or choose another")
     return path
 
 
@@ -154,7 +154,7 @@ def add(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Encode labeled texts and store them; all or none. They count from the next answer on.
+    """Encode and store labeled texts, all or none. They count from the next answer on.
 
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """
@@ -175,16 +175,17 @@ def add(
     if as_json:
         typer.echo(json.dumps({"ids": ids, "examples": n_stored}))
     else:
-        typer.echo(f"added {len(ids)} examples with the ids {ids[0]} to {ids[-1]}: {n_stored} are stored")
+        which = f"id {ids[0]}" if len(ids) == 1 else f"ids {ids[0]} to {ids[-1]}"
+        typer.echo(f"added {_examples(len(ids))} ({which}), {n_stored} stored now")
 
 
 @index_app.command()
 def remove(
     ue: Ue,
-    ids: Annotated[str, typer.Option(metavar="IDS", help="Ids as predict and explain --json show them: 1,2 or 5-9.")],
+    ids: Annotated[str, typer.Option(metavar="IDS", help="Ids, as shown by predict and explain --json: 1,2 or 5-9.")],
     as_json: AsJson = False,
 ) -> None:
-    """Forget stored examples; an unknown id is an error, and then nothing is removed.
+    """Remove stored examples. If an id is unknown, nothing is removed.
 
     Example: [bold]knn-ue index remove ue --ids 17,40-42[/bold]
     """
@@ -195,12 +196,12 @@ def remove(
     if as_json:
         typer.echo(json.dumps({"removed": wanted, "examples": n_stored}))
     else:
-        typer.echo(f"removed {len(wanted)} examples: {n_stored} are stored")
+        typer.echo(f"removed {_examples(len(wanted))}, {n_stored} stored now")
 
 
 @index_app.command()
 def compact(ue: Ue, as_json: AsJson = False) -> None:
-    """Rebuild the index over what is stored now: faster and smaller after many changes. Ids stay.
+    """Rebuild the index: faster and smaller after many changes. Ids do not change.
 
     Example: [bold]knn-ue index compact ue[/bold]
     """
@@ -213,6 +214,10 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
         typer.echo(json.dumps({"examples": n_stored, "bytes_before": before, "bytes": after}))
     else:
         typer.echo(f"compacted {n_stored} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+
+
+def _examples(n: int) -> str:
+    return "1 example" if n == 1 else f"{n} examples"
 
 
 def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:
@@ -260,7 +265,7 @@ def _some_stores(ue: Path) -> "list[NeighborStore]":
     stores = _stores(ue)
     if not stores:
         raise InvalidInputError(
-            f"{ue} stores no examples: name the folder that knn-ue fit wrote with the method knn-ue, knn-ue-no-label "
+            f"{ue} stores no examples: pass the folder that knn-ue fit wrote with the method knn-ue, knn-ue-no-label "
             "or dac"
         )
     return stores
@@ -283,7 +288,7 @@ def _change(ue: Path, change: "Callable[[Sequence[NeighborStore]], None]") -> in
         stores = _some_stores(ue)
         if len(stores) > 1:
             raise InvalidInputError(
-                f"the {len(stores)} stores of {ue} must change together: name the UE folder that knn-ue fit wrote"
+                f"the {len(stores)} stores of {ue} must change together: pass the UE folder that knn-ue fit wrote"
             )
         return changed(stores)
 
@@ -311,7 +316,8 @@ def _ids(text: str) -> list[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < first + _MAX_RANGE:
             raise typer.BadParameter(
-                f"{part!r} must rise and hold at most {_MAX_RANGE:,} ids: write 1,2 or 5-9", param_hint="--ids"
+                f"{part!r} must be an increasing range of at most {_MAX_RANGE:,} ids: write 1,2 or 5-9",
+                param_hint="--ids",
             )
         found += range(first, last + 1)
     return list(dict.fromkeys(found))

@@ -18,14 +18,14 @@ _FOLDER = "folder"
 def move(
     ue: Ue,
     store: Annotated[
-        str, typer.Option(metavar="S", help="milvus://HOST:19530/NAME, or folder: into the UE folder itself.")
+        str, typer.Option(metavar="S", help="milvus://HOST:19530/NAME, or the word folder for the UE folder itself.")
     ],
     index: Annotated[str, typer.Option(metavar="I", help="Index to use there.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Move the stored examples, ids and all, to a server or back into the folder. What was fitted stays as it is.
+    """Move the stored examples, with their ids, to a server or back into the folder. No refit is needed.
 
-    The rows stay where they were, too: other folders may share them. All rows are in memory meanwhile.
+    The old copy is kept, because other folders may share it. All rows are held in memory during the move.
 
     Example: [bold]knn-ue index move ue --store milvus://127.0.0.1:19530/films[/bold]
     """
@@ -48,4 +48,6 @@ def move(
     if as_json:
         typer.echo(json.dumps({"examples": n_stored, "folder": str(ue) if address is None else where}))
     else:
-        typer.echo(f"{n_stored} examples of {ue} are now stored {'in it' if address is None else f'at {where}'}")
+        typer.echo(
+            f"{n_stored} examples of {ue} are now stored {'in the folder' if address is None else f'at {where}'}"
+        )

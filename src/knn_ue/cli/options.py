@@ -42,7 +42,7 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
 
 def _share(value: float | None) -> float | None:
     if value is not None and not 0 <= value <= 1:
-        raise typer.BadParameter(f"{value} is not within 0 and 1")
+        raise typer.BadParameter(f"{value} is not between 0 and 1")
     return value
 
 

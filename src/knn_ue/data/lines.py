@@ -133,13 +133,13 @@ def check_file(path: Path, *, or_folder: bool = False) -> None:
     except FileNotFoundError:
         raise InvalidInputError(
             f"the file {path} does not exist: check the path "
-            "(or name a source: vader:movies, hub:owner/name:split, paper:imdb:test)"
+            "(or use a named source: vader:movies, hub:owner/name:split, paper:imdb:test)"
         ) from None
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{shorten(str(path))} cannot be opened ({_reason(error)}): check the path") from None
     if not or_folder and path.is_dir():
         raise InvalidInputError(
-            f"{path} is a folder, but one file is needed: name a file in it (a folder is read only where "
+            f"{path} is a folder, but a file is needed: pass a file in it (a folder is read only where "
             "datasets.Dataset.save_to_disk wrote it)"
         )
 

@@ -24,7 +24,7 @@ HALVING_SEED = 0
 class PaperSplit:
     """One split: where it comes from, which half of it, and how many rows the paper counts.
 
-    `source` is None where the licence forbids redistribution and the user names a file of columns. `labels` renames
+    `source` is None where the license forbids redistribution and the user names a file of columns. `labels` renames
     the labels of the source.
     """
 
@@ -113,13 +113,13 @@ def read_paper(name: str, split: str, *, path: str | Path | None = None, scheme:
     """Yield the rows of a split of the paper.
 
     A set of the hub must have exactly the paper's number of rows, else the last row is followed by an error. For the
-    OntoNotes sets, which their licence keeps off the hub, `path` names a file of CoNLL columns, taken as it is.
+    OntoNotes sets, which their license keeps off the hub, `path` names a file of CoNLL columns, taken as it is.
     """
     task, chosen = paper_split(name, split)
     if chosen.source is None:
         if path is None:
             raise InvalidInputError(
-                f"paper:{name}:{split} cannot be fetched, its licence forbids it: "
+                f"paper:{name}:{split} cannot be fetched, because its license forbids it: "
                 f"name your own file of columns, paper:{name}:{split}?path=FILE"
             )
         file = Path(path).expanduser()

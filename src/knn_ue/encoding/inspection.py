@@ -28,7 +28,7 @@ def class_names_of(config: Any) -> tuple[str, ...]:
     if len(names) < 2:
         raise InvalidInputError(f"the model has {len(names)} output, a regression: it must have at least 2 classes")
     if config.problem_type == "multi_label_classification":
-        raise InvalidInputError("the model answers several labels at once: only one label an input is supported")
+        raise InvalidInputError("the model is multi-label: only one label per input is supported")
     return names
 
 
@@ -163,7 +163,7 @@ def attach_head(model: Any, head: "Head") -> None:
     if (reads, n_classes) != (linear.in_features, linear.out_features):
         raise InvalidInputError(
             f"the head reads {reads} numbers and has {n_classes} classes, the model gives {linear.in_features} and has "
-            f"{linear.out_features}: restore the head that was saved with this model, or train again"
+            f"{linear.out_features}: restore the head that was saved with this model, or retrain"
         )
     name = next(name for name, module in model.named_modules() if module is linear)
     model.set_submodule(name, Identity())

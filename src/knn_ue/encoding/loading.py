@@ -97,8 +97,8 @@ def task_of(
             )
         if not possible:
             raise InvalidInputError(
-                f"{path} does not tell what it was trained for: pass task='text', 'pair' or 'ner'",
-                shell=f"{path} does not tell what it was trained for: choose --task text, pair or ner",
+                f"{path} does not record what it was trained for: pass task='text', 'pair' or 'ner'",
+                shell=f"{path} does not record what it was trained for: choose --task text, pair or ner",
             )
         return possible[0]
     if possible and task_name(given) not in possible:
@@ -202,7 +202,7 @@ def _load_head(path: str | Path) -> Any:
     with loading(path):
         file = cached_file(str(path), HEAD_FILE, _raise_exceptions_for_missing_entries=False)
     if file is None:
-        raise InvalidInputError(f"{path} lacks {HEAD_FILE}, which makes its logits: copy it there, or train again")
+        raise InvalidInputError(f"{path} lacks {HEAD_FILE}, which makes its logits: copy it there, or retrain")
     return load_head(Path(file))
 
 

@@ -100,9 +100,9 @@ def read_record(path: str | Path) -> dict[str, Any] | None:
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise StorageError(f"{file} cannot be read ({error}): restore it, or train the model again") from None
+        raise StorageError(f"{file} cannot be read ({error}): restore it, or retrain the model") from None
     if not isinstance(record, dict) or not isinstance(record.get("method"), str):
-        raise StorageError(f"{file} names no method: restore it, or train the model again")
+        raise StorageError(f"{file} names no method: restore it, or retrain the model")
     with as_written(file, "training record"):
         read_plain(_TrainingRecord, {key: record[key] for key in ("method", "task") if key in record})
     return record
@@ -155,11 +155,11 @@ def open_model(path: Path) -> ModelSource:
         recorded = read_plain(_StoredModel, stored.options).files
     folder = path / _FILES
     if folder.is_symlink() or not folder.is_dir():
-        raise StorageError(f"{path} does not hold a model as we write it: restore it from a copy")
+        raise StorageError(f"{path} does not hold a model written by knn-ue: restore it from a backup")
     present = {entry.name for entry in folder.iterdir()}
     if present != set(recorded):
         name = min(present ^ set(recorded))
-        raise StorageError(f"{folder} should {'not ' if name in present else ''}hold {name}: restore it from a copy")
+        raise StorageError(f"{folder} should {'not ' if name in present else ''}hold {name}: restore it from a backup")
     strange = next((name for name in recorded if name in _NEVER_NAMES or Path(name).suffix in _NEVER), None)
     if strange is not None or not _has_safe_weights(recorded):
         raise StorageError(
@@ -167,7 +167,7 @@ def open_model(path: Path) -> ModelSource:
         )
     for name, expected in recorded.items():
         if (folder / name).is_symlink() or fingerprint(folder / name) != asdict(expected):
-            raise StorageError(f"{folder / name} does not match its checksum: it was altered; restore it from a copy")
+            raise StorageError(f"{folder / name} does not match its checksum: it was altered; restore it from a backup")
     return ModelSource.of(folder)
 
 
@@ -261,7 +261,7 @@ def open_with_model(part: EncoderPart, recorded: HubModel, load: Callable[[str |
     """Let `load` open an encoder with the model of its part, whose files are verified before, or its commit after."""
     model = recorded.name if part.folder is None else open_model(part.folder).folder
     if model is None:
-        raise StorageError(f"{part.where} names no model: restore it from a copy")
+        raise StorageError(f"{part.where} names no model: restore it from a backup")
     if part.folder is None and Path(model).expanduser().exists():
         raise StorageError(
             f"{part.where} names the model {str(model)[:100]!r} on the hub, but here that is a path: open it from "
@@ -273,7 +273,7 @@ def open_with_model(part: EncoderPart, recorded: HubModel, load: Callable[[str |
     found = encoder.source and encoder.source.commit
     if None not in (recorded.commit, found) and recorded.commit != found:
         raise StorageError(
-            f"{part.where} was fitted with {recorded.name} at {recorded.commit}, which is now at {found}: fit again, "
+            f"{part.where} was fitted with {recorded.name} at {recorded.commit}, which is now at {found}: refit, "
             "or download the model to a folder and fit with that"
         )
     return encoder

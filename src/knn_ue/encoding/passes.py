@@ -25,7 +25,7 @@ def log_mean_probs(model: Any, answer: Callable[[], Any], *, passes: int, seed: 
     if not differ:
         raise InvalidInputError(
             f"{passes} passes with dropout gave the same answer: this model has no dropout above 0; raise the dropout "
-            "in its config.json and train it again, or use another method"
+            "in its config.json and retrain it, or use another method"
         )
     return torch.log((total / passes).clamp(min=torch.finfo(total.dtype).tiny))
 

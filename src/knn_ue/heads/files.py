@@ -37,6 +37,6 @@ def load_head(path: Path) -> Head:
         head.load_state_dict(state, assign=True)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StorageError(f"{path} is not a head as we write it ({reason}): restore it, or train again") from None
+        raise StorageError(f"{path} is not a head written by knn-ue ({reason}): restore it, or retrain") from None
     head.eval()
     return head

@@ -177,7 +177,7 @@ def closeness(neighbors: Neighbors, predicted: IntArray) -> tuple[FloatArray, Fl
 def drift_quantiles(
     calibrator: Calibrator, validation: Outputs, *, found: Found | None = None
 ) -> DriftQuantiles | None:
-    """Return the percentiles over the validation rows, None where the method looks at no neighbors."""
+    """Return the percentiles over the validation rows, None where the method uses no neighbors."""
     neighbors = shown_neighbors(calibrator.search(validation) if found is None else found)
     if neighbors is None:
         return None

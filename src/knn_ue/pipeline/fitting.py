@@ -102,7 +102,7 @@ def _reindexed(calibrator: Calibrator, index: str | IndexOptions) -> Calibrator:
 
 def _check_searches(fitted: Fitted) -> None:
     if not fitted.calibrator.stores:
-        raise InvalidInputError(f"{fitted.method} looks at no neighbors, so there is no index to tune")
+        raise InvalidInputError(f"{fitted.method} uses no neighbors, so there is no index to tune")
 
 
 _ABSENT = object()
@@ -129,7 +129,7 @@ class FitOptions:
         check_rate(self.false_alarm_rate)
         if self.index not in ("auto", "exact") and not searches(self.method):
             raise InvalidInputError(
-                f"{self.method} looks at no neighbors, index {str(self.index)!r} would do nothing: leave it out, or "
+                f"{self.method} uses no neighbors, index {str(self.index)!r} would do nothing: leave it out, or "
                 "choose knn-ue"
             )
         if self.store is not None:

@@ -136,9 +136,9 @@ def _parse(stored: FolderContent, *, device: str, trust_remote_code: bool) -> tu
     part, fitted = _read(stored)
     encoder = open_encoder(part, device=device, trust_remote_code=trust_remote_code)
     if encoder.class_names != part.class_names:
-        raise StorageError(f"{stored.path} was fitted with a model of other classes: fit again")
+        raise StorageError(f"{stored.path} was fitted with a model of other classes: refit")
     if _widths(encoder.encode([])) != _widths(fitted.validation):
-        raise StorageError(f"{stored.path} was fitted with a model whose features are others: fit again")
+        raise StorageError(f"{stored.path} was fitted with a model whose features are others: refit")
     return encoder, fitted, stored.folders["calibrator"]
 
 

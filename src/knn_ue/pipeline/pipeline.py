@@ -200,7 +200,7 @@ class UncertaintyPipeline(Adjustable):
         self.encoder, self._calibrator_folder = encoder, None
         threshold = self.fitted_.threshold
         if threshold is not None and not threshold.found:
-            warnings.warn(f"{threshold}; every answer will be an abstention", stacklevel=2)
+            warnings.warn(f"{threshold}; the model will abstain on every input", stacklevel=2)
         return self
 
     def __call__(

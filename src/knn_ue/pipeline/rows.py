@@ -80,7 +80,7 @@ def labeled_examples(
     if reads_numbers(examples, class_names) and class_names[0] != "LABEL_0":
         order = ", ".join(f"{number} = {label}" for number, label in enumerate(class_names[:_SHOWN_NAMES]))
         more = ", ..." if len(class_names) > _SHOWN_NAMES else ""
-        warnings.warn(f"the {name} labels are numbers, read in the model's own order: {order}{more}", stacklevel=3)
+        warnings.warn(f"the {name} labels are read as class numbers in the model's order: {order}{more}", stacklevel=3)
     if TASKS[task].is_tagging:
         _check_scheme(examples, class_names, name)
     return examples
@@ -218,7 +218,7 @@ def _content(example: Example) -> tuple[str, ...]:
 
 
 def _refuse(n_rows: int, n_all: int, detail: str) -> None:
-    rule = f"{n_rows} of {n_all} validation rows are also training rows ({detail}), so scores would promise too much: "
+    rule = f"{n_rows} of {n_all} validation rows are also training rows ({detail}), so scores would be too high: "
     raise InvalidInputError(
         f"{rule}{_WAY_OUT}, or pass allow_leakage=True", shell=f"{rule}{_WAY_OUT}, or pass --allow-leakage"
     )

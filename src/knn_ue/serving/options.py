@@ -57,11 +57,11 @@ class ServeOptions:
                 f"max_queue={self.max_queue} must hold one request of max_items={self.max_items}: raise it"
             )
         if self.max_items > MOST_ITEMS:
-            raise InvalidInputError(f"max_items may be {MOST_ITEMS} at most, got {self.max_items}")
+            raise InvalidInputError(f"max_items must be at most {MOST_ITEMS}, got {self.max_items}")
         if not 0 <= self.keep_recent <= MOST_ITEMS:
-            raise InvalidInputError(f"keep_recent must lie within 0 and {MOST_ITEMS}, got {self.keep_recent}")
+            raise InvalidInputError(f"keep_recent must be between 0 and {MOST_ITEMS}, got {self.keep_recent}")
         if not 0 <= self.port <= 65535:
-            raise InvalidInputError(f"port must lie within 0 and 65535, got {self.port}")
+            raise InvalidInputError(f"port must be between 0 and 65535, got {self.port}")
         if self.token is not None:
             _check_token(self.token)
         for origin in self.cors_origins:

@@ -36,7 +36,7 @@ def check_estimator_is_classifier(estimator: Any) -> None:
         is_classifier(estimator) or any(hasattr(estimator, method) for method in _ANSWERS)
     ):
         raise InvalidInputError(
-            f"estimator must be a classifier, {type(estimator).__name__} is none: it predicts no classes"
+            f"estimator must be a classifier, {type(estimator).__name__} is not one: it predicts no classes"
         )
 
 
@@ -110,7 +110,7 @@ def warn_of_stored_rows(nearest: FloatArray) -> None:
     if n_same:
         warnings.warn(
             f"{n_same} of {len(nearest)} rows of X_val are at distance 0 of a stored row: if they are rows of X, "
-            "probabilities will promise too much, so calibrate on others",
+            "probabilities will be too high: calibrate on other rows",
             FitWarning,
             stacklevel=3,
         )

@@ -185,7 +185,7 @@ class EntityConfidence(DocComponent):
         if validation is not None and len(stored) < len(examples):
             warnings.warn(
                 f"{len(examples) - len(stored)} of {len(examples)} texts to store are also validation texts, on which "
-                f"scores would promise too much: they were not stored, check the files of {FACTORY}",
+                f"scores would be too high: they were not stored, check the files of {FACTORY}",
                 FitWarning,
                 stacklevel=3,
             )

@@ -152,7 +152,7 @@ class SpacyEncoder(Encoder):
         if not (folder.parent / "config.cfg").is_file():
             raise StorageError(
                 f"{folder} must be in the folder of its spaCy pipeline, and {folder.parent} has no config.cfg: "
-                "move it back, or fit again with knn-ue spacy fit"
+                "move it back, or refit with knn-ue spacy fit"
             )
         with as_written(folder, cls.kind):
             types, options = read_part(part.plain)

@@ -41,7 +41,7 @@ class CalibratedSpacyRecognizer(EntityRecognizer):
         language: str = "en",
     ) -> None:
         if unscored is not None and not 0 <= unscored <= 1:
-            raise InvalidInputError(f"unscored must be None or within 0 and 1, got {unscored}: choose another")
+            raise InvalidInputError(f"unscored must be None or between 0 and 1, got {unscored}: choose another")
         self.nlp = nlp
         self.types = dict(types)
         self.confidence = confidence

@@ -65,12 +65,12 @@ class FolderContent:
     def check_unchanged(self) -> None:
         """Raise unless this is what the folder still holds and what its parents still name: then it may be changed."""
         if generation_of(self.path) != self.generation:
-            raise StorageError(f"{self.path} was changed by another writer: load it again, then repeat")
+            raise StorageError(f"{self.path} was changed by another writer: load it again and repeat")
         for path, before in self.states.items():
             if file_state(path) != before:
                 raise StorageError(
                     f"{path} was removed, replaced or written over since it was loaded: nothing was changed, restore "
-                    "the folder from a copy, load it again, then repeat"
+                    "the folder from a backup, load it again and repeat"
                 )
         check_named(self.path)
 
@@ -261,18 +261,18 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
             f"{folder} holds a {meta['kind'][:40]!r}, not a {kind!r}: load it with the class that saved it"
         )
     if identity is not None and meta["identity"] != identity:
-        raise StorageError(f"{folder} is not the folder that was saved there: it was swapped; restore it from a copy")
+        raise StorageError(f"{folder} is not the folder that was saved: it was replaced; restore it from a backup")
     if _ARRAYS not in meta["files"]:
-        raise StorageError(f"{folder / META} names no {_ARRAYS} file: restore the folder from a copy")
+        raise StorageError(f"{folder / META} names no {_ARRAYS} file: restore the folder from a backup")
     files = {name: folder / entry["name"] for name, entry in meta["files"].items()}
     states = {files[name]: _verified(files[name], entry, trusted=trusted) for name, entry in meta["files"].items()}
     if meta.get("journal") and not _journal_path(folder, meta["generation"]).exists():
-        raise StorageError(f"{_journal_path(folder, meta['generation'])} is missing: restore the folder from a copy")
+        raise StorageError(f"{_journal_path(folder, meta['generation'])} is missing: restore the folder from a backup")
     folders: dict[str, Path] = {}
     for name, entry in meta["folders"].items():
         folders[name] = folder / entry["name"]
         if folders[name].is_symlink() or read_meta(folders[name])["identity"] != entry["identity"]:
-            raise StorageError(f"{folders[name]} is not the folder that was saved there: it was swapped")
+            raise StorageError(f"{folders[name]} is not the folder that was saved: it was replaced")
     arrays, mapped = map_arrays(files[_ARRAYS])
     return FolderContent(
         path=folder,
@@ -290,15 +290,15 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
 
 def _verified(path: Path, entry: Meta, *, trusted: bool) -> FileState:
     if not os.path.lexists(path):
-        raise StorageError(f"{path} is missing: restore the folder from a copy")
-    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
+        raise StorageError(f"{path} is missing: restore the folder from a backup")
+    with storage_errors(f"{path} cannot be read", "restore the folder from a backup"), open_plain_file(path) as file:
         found = os.fstat(file.fileno())
         if found.st_size != entry["size"]:
             raise StorageError(
                 f"{path} has {found.st_size} bytes instead of {entry['size']}: it is damaged; restore it"
             )
         if not trusted and hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
-            raise StorageError(f"{path} does not match its checksum: it is damaged or swapped; restore it")
+            raise StorageError(f"{path} does not match its checksum: it is damaged or replaced; restore it")
     return _state(found)
 
 

@@ -58,7 +58,7 @@ def check_named(path: str | Path) -> None:
 
 def open_plain_file(path: Path) -> BufferedReader:
     """Open a plain file to read: never a link out of the folder, a pipe that blocks, or an endless device."""
-    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"):
+    with storage_errors(f"{path} cannot be read", "restore the folder from a backup"):
         if not stat.S_ISREG(path.lstat().st_mode):
             raise StorageError(f"{path} is not a plain file: do not trust this folder")
         return path.open("rb")
@@ -93,9 +93,9 @@ def read_meta(folder: Path) -> Meta:
                 f"{folder} has format {meta['format']}, this version reads {FORMAT}: upgrade with pip install -U knn-ue"
             )
         if meta.pop("checksum", None) != _checksum(meta):
-            raise StorageError(f"{path} does not match its checksum: it was altered; restore it from a copy")
+            raise StorageError(f"{path} does not match its checksum: it was altered; restore it from a backup")
     except (ValueError, RecursionError):
-        raise StorageError(f"{path} is not valid JSON: restore the folder from a copy") from None
+        raise StorageError(f"{path} is not valid JSON: restore the folder from a backup") from None
     _check_meta(folder, meta)
     return meta
 
@@ -104,7 +104,7 @@ def _check_meta(folder: Path, meta: Meta) -> None:
     strings = all(isinstance(meta.get(key), str) for key in ("kind", "identity", "generation"))
     groups = all(isinstance(meta.get(key), dict) for key in ("options", "files", "folders"))
     if not strings or not groups or not re.fullmatch(GENERATION, str(meta.get("generation"))):
-        raise StorageError(f"{folder / META} lacks a required entry: restore the folder from a copy")
+        raise StorageError(f"{folder / META} lacks a required entry: restore the folder from a backup")
     for group, wanted in (
         ("files", {"name": str, "size": int, "sha256": str}),
         ("folders", {"name": str, "identity": str}),

@@ -66,7 +66,7 @@ def as_written(path: Path, kind: str) -> Iterator[None]:
         if isinstance(error, KnnUeError) and not isinstance(error, InvalidInputError):
             raise
         raise StorageError(
-            f"{path} does not hold a {kind} as we write it ({str(error)[:300]}): restore it from a copy, or fit again"
+            f"{path} does not hold a valid {kind} ({str(error)[:300]}): restore it from a backup, or refit"
         ) from None
 
 

@@ -103,7 +103,7 @@ def map_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], bool]:
         header = json.loads(content[8 : 8 + length].tobytes())
         return {name: _view(content, 8 + length, header[name]) for name in names}, mapped
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise StorageError(f"{path} is not a safetensors file as we write it ({error}): restore it") from None
+        raise StorageError(f"{path} is not a safetensors file written by knn-ue ({error}): restore it") from None
 
 
 def arrays_to_bytes(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -189,7 +189,7 @@ class PackedTexts:
         try:
             return valid_unicode(content.decode("utf-8", "surrogatepass"))  # as earlier versions wrote it
         except UnicodeDecodeError:
-            raise StorageError(f"the text stored in row {row} is not UTF-8: restore the folder from a copy") from None
+            raise StorageError(f"the text stored in row {row} is not UTF-8: restore the folder from a backup") from None
 
     def __iter__(self) -> Iterator[str | None]:
         return (self[row] for row in range(len(self)))

@@ -141,7 +141,7 @@ def writable(store: NeighborStore) -> WritableStore:
     """Return the store as one that can be changed, or raise."""
     if not isinstance(store, WritableStore):
         raise InvalidInputError(
-            f"examples cannot be added to or removed from the store {store.where!r}: fit again with other training rows"
+            f"examples cannot be added to or removed from the store {store.where!r}: refit with other training rows"
         )
     return store
 
@@ -149,7 +149,7 @@ def writable(store: NeighborStore) -> WritableStore:
 def tunable(store: NeighborStore) -> TunableStore:
     """Return the store as one whose index can be replaced, or raise."""
     if not isinstance(store, TunableStore):
-        said = f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt here: fit again with "
+        said = f"the store {store.where!r} keeps its own index, which cannot be tuned or rebuilt here: refit with "
         raise InvalidInputError(
             f"{said}another index, or without store", shell=f"{said}another --index, or without --store"
         )

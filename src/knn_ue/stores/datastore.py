@@ -328,7 +328,7 @@ class Datastore(Shown):
         """Return all examples stored now, in one segment, and their vectors."""
         state = self._state
         if state.base.vectors is None:
-            raise InvalidInputError(f"the store {self.where!r} keeps no vectors: build it again from the features")
+            raise InvalidInputError(f"the store {self.where!r} keeps no vectors: rebuild it from the features")
         state.base.check_readable()
         settled = state.joined() if state.has_changes else state.base
         return settled.require_vectors(), settled
@@ -361,7 +361,7 @@ class Datastore(Shown):
         next_id = state.next_id + len(change.ids)
         continues = np.array_equal(change.ids, np.arange(state.next_id, next_id))
         if change.features.shape[1] != self.n_columns or not continues or next_id > MAX_ID:
-            raise StorageError("the journal does not continue this store: it was swapped; restore it from a copy")
+            raise StorageError("the journal does not continue this store: it was replaced; restore it from a backup")
         texts = [change.texts[row] for row in range(len(change.ids))]
         vectors = change.features if change.normalized else self._normalization(change.features)
         added = state.added.extended(vectors, change.ids, change.labels, texts, state.base.index)

@@ -60,7 +60,7 @@ def read_faiss(path: Path, shape: tuple[int, ...]) -> Any:
     import faiss
 
     size = path.stat().st_size
-    strange = StorageError(f"{path} is not a faiss index as we write it: do not trust this folder")
+    strange = StorageError(f"{path} is not a faiss index written by knn-ue: do not trust this folder")
     if _names_another_file(path, size):
         raise strange
     try:
@@ -74,10 +74,10 @@ def read_faiss(path: Path, shape: tuple[int, ...]) -> Any:
                 part.precompute_table()
     except (RuntimeError, MemoryError) as error:
         raise StorageError(
-            f"{path} is not a usable faiss index ({faiss_reason(error)}): restore it from a copy"
+            f"{path} is not a usable faiss index ({faiss_reason(error)}): restore it from a backup"
         ) from None
     if not index.is_trained or (index.ntotal, index.d) != shape:
-        raise StorageError(f"{path} indexes {index.ntotal} rows of {index.d}, not {shape}: it was swapped")
+        raise StorageError(f"{path} indexes {index.ntotal} rows of {index.d}, not {shape}: it was replaced")
     return index
 
 

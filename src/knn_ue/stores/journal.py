@@ -70,16 +70,16 @@ def read_journal(stored: FolderContent) -> tuple["Journal", list[Change]]:
         return _read_now(stored)
     except StorageError:
         # Damaged, or changed by a writer while we read: under its lock nobody writes.
-        with storage_errors(f"{stored.path} cannot be read", "restore it from a copy"), locked(stored.path):
+        with storage_errors(f"{stored.path} cannot be read", "restore it from a backup"), locked(stored.path):
             return _read_now(stored)
 
 
 def _read_now(stored: FolderContent) -> tuple["Journal", list[Change]]:
     path = stored.journal
-    with storage_errors(f"{path} cannot be read", "restore the folder from a copy"), open_plain_file(path) as file:
+    with storage_errors(f"{path} cannot be read", "restore the folder from a backup"), open_plain_file(path) as file:
         last = _opening(stored.generation)
         if file.read(len(last)) != last:
-            raise StorageError(f"{path} is not the journal of generation {stored.generation}: restore it from a copy")
+            raise StorageError(f"{path} is not the journal of generation {stored.generation}: restore it from a backup")
         changes = []
         start, end = 0, len(last)
         for body in _bodies(file, path, os.fstat(file.fileno()).st_size):
@@ -130,7 +130,7 @@ class Journal:
             same = size >= self.end and file.read(len(self.last)) == self.last
             file.seek(self.end)
             if not same or any(True for _ in _bodies(file, self.path, size)):
-                raise StorageError(f"{self.stored.path} was changed by another writer: load it again, then repeat")
+                raise StorageError(f"{self.stored.path} was changed by another writer: load it again and repeat")
 
 
 def _opening(generation: str) -> bytes:
@@ -165,7 +165,7 @@ def _bodies(file: BinaryIO, path: Path, size: int) -> Iterator[bytes]:
         if not whole_head or zlib.crc32(body) != body_crc:
             end = size - rest
             raise StorageError(
-                f"{path} is damaged at byte {end}: restore it from a copy, or cut it to {end} bytes "
+                f"{path} is damaged at byte {end}: restore it from a backup, or cut it to {end} bytes "
                 "to lose the changes from there on"
             )
         rest -= _HEAD.size + length

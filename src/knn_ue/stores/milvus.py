@@ -388,12 +388,12 @@ class MilvusStore:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(
-                f"{stored.path} does not refer to a store as we write it ({error}): restore it from a copy"
+                f"{stored.path} does not hold a valid reference to a store ({error}): restore it from a backup"
             ) from None
         found = store._calls.existing()
         if (found.identity, found.n_columns) != (identity, n_columns):
             raise StorageError(
                 f"the store {address} is not the one that {stored.path} was fitted with (another identity or number of "
-                "columns): restore the collection, or fit again"
+                "columns): restore the collection, or refit"
             )
         return store

@@ -32,7 +32,7 @@ class MilvusAddress:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,254}", self.collection):
             raise InvalidInputError(
-                f"a collection on Milvus is named by letters, digits and _, got {self.collection!r}: write {_EXAMPLE}"
+                f"a Milvus collection is named with letters, digits and _, got {self.collection!r}: write {_EXAMPLE}"
             )
         if self.consistency not in get_args(Consistency):
             raise InvalidInputError(

@@ -91,7 +91,7 @@ class MilvusCalls:
         found = self.describe()
         if found is None or found.identity is None:
             what = "is missing" if found is None else "was not made by knn-ue"
-            raise StorageError(f"the collection {self.address} {what}: restore it, or fit again with this store")
+            raise StorageError(f"the collection {self.address} {what}: restore it, or refit with this store")
         return found
 
     def create(self, *, n_columns: int, index: MilvusIndex, n_rows: int, properties: dict[str, str]) -> None:

@@ -32,7 +32,7 @@ def given_ids(values: object, n_rows: int) -> IntArray:
     ids = id_vector(values, "ids")
     check_length(len(ids), "ids", n_rows)
     if len(np.unique(ids)) != len(ids):
-        raise InvalidInputError("ids must be different, some repeat: number the rows")
+        raise InvalidInputError("ids must be unique, but some repeat: number the rows")
     check_ids(ids)
     return ids
 

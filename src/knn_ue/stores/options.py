@@ -229,7 +229,7 @@ class Normalization:
 
     @classmethod
     def from_arrays(cls, kind: Any, arrays: dict[str, npt.NDArray[Any]], n_columns: int) -> "Normalization":
-        """Return the normalization stored in `arrays`; ValueError where it is not as we write it."""
+        """Return the normalization stored in `arrays`; ValueError if it is not valid."""
         mean, scale = (stored_array(arrays, f"normalize_{name}", np.float64, 1) for name in ("mean", "scale"))
         expected = n_columns if kind == "standardize" else 0
         usable = np.isfinite(mean).all() and (scale > 0).all()

@@ -84,7 +84,7 @@ def open_store(place: str | Path) -> NeighborStore:
     name = kind_of(place)
     if name not in STORES:
         raise StorageError(
-            f"{place} holds a {name[:40]!r}, which is no store this version knows ({', '.join(STORES)}): upgrade knn-ue"
+            f"{place} holds a {name[:40]!r}, which is not a known store ({', '.join(STORES)}): upgrade knn-ue"
         )
     return STORES[name].load(Path(place))
 
@@ -133,7 +133,7 @@ def moved_store(store: NeighborStore, address: str | None, index: str | IndexOpt
         return datastore_of(rows, normalization, index)
     move_to = _kind_at(address).move_to
     if move_to is None:
-        raise InvalidInputError(f"rows cannot be moved to {address!r}: fit again with that store")
+        raise InvalidInputError(f"rows cannot be moved to {address!r}: refit with that store")
     return move_to(address, rows, index=index, normalization=normalization)
 
 
@@ -141,9 +141,7 @@ def _all_rows(store: NeighborStore) -> tuple[StoredRows, Normalization]:
     if isinstance(store, RemoteStore):
         return join_rows(list(store.rows()), store.n_columns), store.normalization
     if not isinstance(store, Datastore):
-        raise InvalidInputError(
-            f"the rows of the store {store.where!r} cannot be listed: fit again with the other store"
-        )
+        raise InvalidInputError(f"the rows of the store {store.where!r} cannot be listed: refit with the other store")
     ids = store.ids
     vectors, labels = store.arrays()
     return StoredRows(ids=ids, vectors=vectors, labels=labels, texts=store.texts_of(ids)), store.normalization

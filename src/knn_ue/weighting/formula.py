@@ -2,8 +2,8 @@
 
     W = alpha / K * sum_k exp(-d_k / tau)  +  lam * (S / K + b)          p = softmax(W * logits)
 
-S of the K neighbors carry the predicted label. W must be positive for every possible input, or it would turn the
-prediction over. "bounded" asks for lam * b >= 0, which is necessary and sufficient as distances are unbounded;
+S of the K neighbors carry the predicted label. W must be positive for every possible input, or it would flip the
+prediction. "bounded" asks for lam * b >= 0, which is necessary and sufficient as distances are unbounded;
 "floor" leaves b free and passes W through a smooth floor, 0.05 * log(1 + exp(W / 0.05)).
 """
 

@@ -88,7 +88,7 @@ class TemperatureMap:
     def __post_init__(self) -> None:
         check_temperature(self.intercept, "intercept")
         if not all(0 <= slope <= _TEMPERATURE_RANGE[1] for slope in self.slopes):
-            raise InvalidInputError(f"slopes must lie within 0 and {_TEMPERATURE_RANGE[1]:.0e}, got {self.slopes}")
+            raise InvalidInputError(f"slopes must be between 0 and {_TEMPERATURE_RANGE[1]:.0e}, got {self.slopes}")
 
     def weight(self, scores: FloatArray) -> FloatArray:
         """Return 1 / T (n,) for `scores` (n, m), always positive; an infinite score means an infinite T."""
@@ -103,7 +103,7 @@ def check_temperature(value: float, name: str = "temperature") -> None:
     """Raise unless softmax(logits / `value`) can be computed."""
     low, high = _TEMPERATURE_RANGE
     if not low <= value <= high:
-        raise InvalidInputError(f"{name} must lie within {low:.0e} and {high:.0e}, got {value}: fit again")
+        raise InvalidInputError(f"{name} must lie within {low:.0e} and {high:.0e}, got {value}: refit")
 
 
 def fit_temperature_map(logits: FloatArray, labels: IntArray, scores: FloatArray) -> TemperatureMap:

@@ -155,7 +155,7 @@ class _Watched:
                 headers.setdefault(name, value)
             headers["X-Request-ID"] = self.id
             headers.setdefault("Cache-Control", "no-store")
-        # A client that reads too slowly must not hold its place for ever.
+        # A client that reads too slowly must not hold its place forever.
         async with asyncio.timeout(_SEND_SECONDS):
             await self._send(message)
 

@@ -75,7 +75,7 @@ def _bind(options: ServeOptions) -> socket.socket:
     except OSError as error:
         listener.close()
         raise StorageError(
-            f"{options.host}:{options.port} cannot be listened at ({error.strerror or error}): choose another --port"
+            f"cannot listen on {options.host}:{options.port} ({error.strerror or error}): choose another --port"
         ) from None
     if not options.is_loopback and options.token is None:
         log(

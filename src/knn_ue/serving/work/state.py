@@ -96,9 +96,7 @@ def neighbor_note(served: Served) -> str | None:
     """Return the sentence for people where the method cannot show neighbors or terms; None where it shows all."""
     method, calibrator = served.pipe.method_, served.pipe.calibrator_
     if not calibrator.stores:
-        return (
-            f"The method {method} looks at no neighbors: fit with knn-ue to see the training examples behind an answer."
-        )
+        return f"The method {method} uses no neighbors: fit with knn-ue to see the training examples behind an answer."
     if not calibrator.explains:
         return f"The method {method} has no distance and label terms to show."
     return None

@@ -21,7 +21,7 @@ class StoreWatch:
             raise StoreUnreachableError(str(self.last_error))
 
     async def watch(self, seconds: float) -> None:
-        """Ask the store again and again, for ever."""
+        """Ask the store again and again, forever."""
         while True:
             await asyncio.sleep(seconds)
             await asyncio.to_thread(self.ask)

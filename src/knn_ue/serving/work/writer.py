@@ -90,7 +90,7 @@ class FolderWriter:
         return await self._soon(self._reload_if_stale)
 
     async def watch(self, seconds: float) -> None:
-        """Follow what other processes do to the folder, for ever."""
+        """Follow what other processes do to the folder, forever."""
         while True:
             await asyncio.sleep(seconds)
             try:
