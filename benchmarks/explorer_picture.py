@@ -29,7 +29,7 @@ def main() -> None:
         page.goto(options.url)
         page.get_by_role("textbox").first.fill(SENTENCE)
         page.get_by_role("button", name="How sure?").click()
-        page.get_by_text("Why this score").wait_for()
+        page.get_by_text("Why this score").wait_for(timeout=120_000)
         page.evaluate("window.scrollTo(0, 0)")
         page.screenshot(path=options.out)
         browser.close()
