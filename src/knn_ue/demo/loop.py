@@ -10,6 +10,7 @@ from knn_ue.adapting import adapt_quickly, prior_unchanged, rescale
 from knn_ue.calibrators import Calibrator, labeled_scores
 from knn_ue.evaluation import TEST
 from knn_ue.familiarity import Familiarity
+from knn_ue.reasons import percent
 from knn_ue.report import LeadTable
 from knn_ue.types import Outputs
 
@@ -80,15 +81,13 @@ def loop_told(met: Sequence[MetDomain], told: Sequence[ToldSentence]) -> Loop:
     domains = LeadTable(
         caption=f"Notice, ask, adapt: what {n_labels} labels do to the calibration error ({N_DRAWS} draws)",
         headings=("set", "flagged as unfamiliar", "calibration error", f"after {n_labels} labels"),
-        rows=tuple(
-            (_shown(x.name), f"{x.unfamiliar:.0%}", f"{100 * x.before:.1f} %", _after(x, n_labels)) for x in met
-        ),
+        rows=tuple((_shown(x.name), _whole(x.unfamiliar), percent(x.before), _after(x, n_labels)) for x in met),
     )
     strange = LeadTable(
         caption="Sentences of other kinds",
-        headings=("sentence", "label", "score", "familiarity", "verdict"),
+        headings=("sentence", "verdict", "familiarity", "label", "score"),
         rows=tuple(
-            (x.text, x.label, f"{x.score:.1%}", f"{x.familiarity:.3f}", "unfamiliar" if x.unfamiliar else "familiar")
+            (x.text, "unfamiliar" if x.unfamiliar else "not flagged", f"{x.familiarity:.3f}", x.label, percent(x.score))
             for x in told
         ),
     )
@@ -99,15 +98,17 @@ def _sentence(met: Sequence[MetDomain], n_labels: int) -> str:
     inside = next(x.unfamiliar for x in met if x.name == TEST)
     others = [x for x in met if x.name != TEST]
     flagged = float(np.mean([x.unfamiliar for x in others]))
-    noticed = f"The model flags {flagged:.0%} of the texts of other domains as unfamiliar, and {inside:.0%} of its own"
+    noticed = (
+        f"The model flags {_whole(flagged)} of the texts of other domains as unfamiliar, "
+        f"and {_whole(inside)} of those of its own"
+    )
     pairs = [(x.before, x.after) for x in others if x.after is not None]
     if not pairs:
         return f"{noticed}; there are too few rows to adapt to."
     before, after = np.mean(pairs, axis=0)
     change = "lower" if after < before else "do not lower"
-    return (
-        f"{noticed}; {n_labels} labels of a domain {change} its mean calibration error ({before:.1%} to {after:.1%})."
-    )
+    error = f"{percent(float(before))} to {percent(float(after))}"
+    return f"{noticed}; {n_labels} labels of each {change} their mean calibration error ({error})."
 
 
 def _met(name: str, calibrator: Calibrator, outputs: Outputs, familiarity: Familiarity) -> MetDomain:
@@ -132,6 +133,10 @@ def _met(name: str, calibrator: Calibrator, outputs: Outputs, familiarity: Famil
         spread=float(np.std(after)) if after else 0.0,
         n_labels=n_labels,
     )
+
+
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _shown(name: str) -> str:

@@ -55,6 +55,7 @@ _SHOWN = ("accuracy", "ece", "nll", "e_aurc")
 _TEXTS = "explained texts"
 _FOLDERS = ("ue", "cache", "report.html", "report.md", "report.json")
 _UE_KEY = ".ue-key"
+_LAST_STEPS = "fitting, adapting, evaluating"  # what progress calls the steps after encoding
 _N_STRANGE = 3  # of the explained texts, the last
 _MODEL_NAME = "all-MiniLM-L6-v2"
 
@@ -145,16 +146,21 @@ def run_text_demo(
         with clock("read the texts"):
             rows = {name: _read(source, size) for name, source in SOURCES.items()}
         cache = cache_folder() / "demo" if environ.get("KNN_UE_CACHE") else folder / "cache"
-        outputs, model = _outputs(rows, encoder, size, cache, clock, progress or _silent)
+        report = progress or _silent
+        outputs, model = _outputs(rows, encoder, size, cache, clock, report)
+        report(_LAST_STEPS, 0, 4)
         with clock("fit the methods"):
             calibrators = {name: make_calibrator(name, outputs["train"]).fit(outputs["validation"]) for name in METHODS}
             knn = calibrators["knn-ue"]
             familiarity = Familiarity(outputs["train"]).fit(outputs["validation"])
+        report(_LAST_STEPS, 1, 4)
         with clock("save the UE folder"):
             _save_pipeline(folder, model, knn, outputs["validation"], familiarity)
+        report(_LAST_STEPS, 2, 4)
         with clock("notice, ask, adapt"):
             met = met_domains(knn, {name: outputs[name] for name in (TEST, *OUT_OF_DOMAIN)}, familiarity)
             loop = loop_told(met, told_sentences(knn, outputs[_TEXTS], familiarity)[-_N_STRANGE:])
+        report(_LAST_STEPS, 3, 4)
         with clock("evaluate and report"):
             context = {
                 "command": "knn-ue demo --quick" if size == QUICK else "knn-ue demo",
