@@ -60,7 +60,7 @@ def test_evaluate_and_report_measure_sentences_beside_entities(made, tmp_path):
     assert {"test", "test/entities", "test/sentences"} <= tables.keys()
     assert tables["test/sentences"]["scores"].keys() == {"raw", "temperature", "knn-ue-entity"}
     page = (tmp_path / "report" / "report.html").read_text()
-    assert "Sentences: do those with an error have less confidence?" in page
+    assert "Sentences: do those with an error have lower confidence?" in page
 
 
 def test_tuning_the_index_fits_the_entities_again(made):

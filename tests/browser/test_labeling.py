@@ -40,7 +40,7 @@ def test_fifty_labels_by_keyboard_adapt_the_scores_and_can_be_undone(servers, op
     assert page.locator("#answer").inner_text() != score
 
     page.get_by_role("button", name="Undo default").click()
-    expect(page.locator("#label-body")).to_contain_text("Forgot the domain default")
+    expect(page.locator("#label-body")).to_contain_text("Removed the domain default")
     page.wait_for_selector("#answer:not([aria-busy])")
     assert page.locator("#answer").inner_text() == score
 

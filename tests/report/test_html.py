@@ -207,7 +207,7 @@ def test_without_neighbors_the_page_says_so(scaling, toy):
 def test_without_any_mistake_the_page_says_so(scaling):
     test = Outputs(logits=[[2.0, 0.0], [3.0, 0.0]], labels=[0, 0])
 
-    assert "There is no wrong answer to show." in build_report({"a": scaling}, test, n_bootstrap=0).to_html()
+    assert "There are no wrong answers to show." in build_report({"a": scaling}, test, n_bootstrap=0).to_html()
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ def test_tagged_sentences_are_compared_by_their_entities():
 
     ours = next(x for x in report.comparisons if x.kind == "calibration").ours
     assert ours == report.evaluation.tables["test/entities"]["a"]["ece"]
-    assert "Entities: is the confidence honest?" in report.to_html()
+    assert "Entities: does the confidence match the accuracy?" in report.to_html()
 
 
 def test_the_report_is_about_knn_ue_unless_told_otherwise(toy):

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _PICTURES: dict[PictureKind, tuple[str, str]] = {
     "reliability": (
         "Does 90 % sure mean 90 % right?",
-        "On the dotted diagonal, confidence and accuracy agree. Points below it are over-confident, points above it "
-        "under-confident. The bars show how many answers have that confidence.",
+        "On the dotted diagonal, confidence and accuracy agree. Points below it are overconfident, points above it "
+        "underconfident. The bars show how many answers have that confidence.",
     ),
     "risk-coverage": (
         "What if only the most confident answers are used?",
@@ -38,7 +38,7 @@ _PICTURES: dict[PictureKind, tuple[str, str]] = {
     ),
     "confidence": (
         "How confident are right and wrong answers?",
-        "Wrong answers (hatched) should be at the left. Those at the far right would go unchecked.",
+        "Wrong answers (hatched) should be on the left. Those on the far right would go unchecked.",
     ),
 }
 
@@ -50,7 +50,7 @@ _LINKS = {
     "confidence": "Confidence",
     "mistakes": "Mistakes",
     "definitions": "Definitions",
-    "making": "How it was made",
+    "making": "How this report was made",
 }
 _FEW_COLUMNS = 2  # tables with more sets do not stand side by side
 
@@ -61,9 +61,9 @@ def to_html(report: "Report") -> str:
         "summary": ("In short", _summary(report)),
         "numbers": ("The numbers", _numbers(report)),
         **{str(kind): (heading, _pictures(report, kind, text)) for kind, (heading, text) in _PICTURES.items()},
-        "mistakes": ("Over-confident mistakes and their neighbors", _mistakes(report)),
+        "mistakes": ("Overconfident mistakes and their neighbors", _mistakes(report)),
         "definitions": ("How the numbers are defined", _definitions(report)),
-        "making": ("How it was made", _making(report)),
+        "making": ("How this report was made", _making(report)),
     }
     body = [
         f'<section id="{name}" aria-labelledby="{name}-heading">\n<h2 id="{name}-heading">{plain(heading)}</h2>\n'
@@ -131,7 +131,7 @@ def _pictures(report: "Report", kind: PictureKind, text: str) -> Iterator[str]:
     first = _headline_picture(report)
     pictures = [picture for picture in report.pictures if picture.kind == kind and picture is not first]
     if not pictures and report.pictures and kind == "reliability" and first is not None:
-        yield '<p>The picture is <a href="#summary">at the head of this report</a>.</p>'
+        yield '<p>The picture is <a href="#summary">at the top of this report</a>.</p>'
         return
     yield f"<p>{plain(text if pictures else report.no_pictures or 'No set has labels.')}</p>"
     if pictures:
@@ -154,7 +154,7 @@ def _figure(picture: Picture, introduced: tuple[str, str] | None = None) -> str:
 
 def _mistakes(report: "Report") -> Iterator[str]:
     if not report.mistakes:
-        yield "<p>There is no wrong answer to show.</p>"
+        yield "<p>There are no wrong answers to show.</p>"
         return
     if report.explained_by is None:
         yield "<p>No neighbors are shown: that needs a method that explains, such as knn-ue, and row features.</p>"

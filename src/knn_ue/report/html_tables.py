@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _KEY = (
     ("", "accuracy", "How often is the answer right?"),
     ("/entities", "f1", "Entities: are they found?"),
-    ("", "ece", "Is the confidence honest?"),
-    ("/entities", "ece", "Entities: is the confidence honest?"),
-    ("", "e_aurc", "Do wrong answers have less confidence than right ones?"),
-    ("/entities", "e_aurc", "Entities: do wrong ones have less confidence?"),
-    ("/sentences", "ece", "Sentences: is the confidence that all is right honest?"),
-    ("/sentences", "auroc", "Sentences: do those with an error have less confidence?"),
+    ("", "ece", "Does the confidence match the accuracy?"),
+    ("/entities", "ece", "Entities: does the confidence match the accuracy?"),
+    ("", "e_aurc", "Do wrong answers have lower confidence than right ones?"),
+    ("/entities", "e_aurc", "Entities: do wrong ones have lower confidence?"),
+    ("/sentences", "ece", "Sentences: does the confidence match how often all is right?"),
+    ("/sentences", "auroc", "Sentences: do those with an error have lower confidence?"),
     ("", "nll", "How good are all probabilities together?"),
     ("/detection", "fpr95", "How many OOD rows pass as in domain?"),
 )

@@ -30,11 +30,11 @@ def to_markdown(report: "Report") -> str:
     parts += ["## The numbers", report.evaluation.to_markdown().strip()]
     parts += [f"### {escaped(report.method)} against the others", COMPARISONS, _comparisons(report)]
     parts += ["## Pictures", report.no_pictures or "The pictures are in [report.html](report.html)."]
-    parts += ["## Over-confident mistakes", *_mistakes(report)]
+    parts += ["## Overconfident mistakes", *_mistakes(report)]
     parts += ["## How the numbers are defined"]
     parts.append("\n".join(f"- **{name}**: {meaning}" for name, meaning in DEFINITIONS.items()))
     parts.append(about_intervals(report.evaluation.options))
-    parts += ["## How it was made"]
+    parts += ["## How this report was made"]
     parts.append("\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in report.context.items()))
     return "\n\n".join(parts) + "\n"
 
@@ -60,7 +60,7 @@ def _comparisons(report: "Report") -> str:
 
 def _mistakes(report: "Report") -> Iterator[str]:
     if not report.mistakes:
-        yield "There is no wrong answer to show."
+        yield "There are no wrong answers to show."
     shown: tuple[str, str] | None = None
     for mistake in report.mistakes:
         if (place := (mistake.set_name, mistake.side)) != shown:

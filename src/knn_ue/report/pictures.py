@@ -120,4 +120,4 @@ def _confidence_description(name: str, answered: AnsweredSet, probs: Mapping[str
             if rows.any()
         ]
         parts.append(f"{method} is {listed(means)}")
-    return f"How many rows of {name} have which confidence. On average {'; '.join(parts)}."
+    return f"Number of rows of {name} by confidence. On average {'; '.join(parts)}."

@@ -94,7 +94,7 @@ class Report:
         folder = Path(out)
         files = ReportFiles(html=folder / "report.html", markdown=folder / "report.md", json=folder / "report.json")
         texts = {files.html: self.to_html(), files.markdown: self.to_markdown(), files.json: self.to_json()}
-        way_out = "choose another folder or make room"
+        way_out = "choose another folder or free some space"
         with storage_errors(f"the report cannot be written to {folder}", way_out), created_folder(folder):
             _refuse_folders(texts)
             _write_all(texts)

@@ -122,7 +122,7 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         responses=documented(408, 409, 413, 415, 422) | {201: {"model": AddedResponse}},
     )
     async def add_examples(request: Request, body: ExamplesRequest) -> Response:
-        """Store labeled examples: on disk before this answers, and seen by every request after it. All or none.
+        """Store labeled examples, all or none: on disk before this returns, and seen by every later request.
 
         On a store that several servers share, the others see them at once if its consistency is strong.
         """
@@ -139,7 +139,7 @@ def _add_changes(router: APIRouter, service: Service) -> None:
 
     @router.post("/adapt", responses=documented(408, 413, 415, 422) | {200: {"model": AdaptResponse}})
     async def adapt(request: Request, body: AdaptRequest) -> Response:
-        """Recalibrate for a domain with a few labeled examples of it; on disk before this answers."""
+        """Recalibrate for a domain with a few labeled examples of it; on disk before this returns."""
         _check_writable(service)
         examples = inputs.read_labeled(service.served, body.examples, service.options)
         note(request.scope, n_items=len(examples))
@@ -148,14 +148,14 @@ def _add_changes(router: APIRouter, service: Service) -> None:
 
     @router.delete("/domains/{name}", responses=documented(404) | {200: {"model": ForgotResponse}})
     async def forget_domain(name: str) -> Response:
-        """Forget a domain and its labels: undoes /adapt."""
+        """Remove a domain and its labels; undoes /adapt."""
         _check_writable(service)
         served = await service.keeper.forget_domain(name)
         return _json({"forgot": name, "domains": list(served.pipe.domains_)})
 
     @router.post("/sample", responses=documented(409, 422) | {200: {"model": SampleResponse}})
     async def sample(body: SampleRequest) -> Response:
-        """Return inputs to label, at random: of the file of --ask, or of the last inputs of --keep-recent."""
+        """Return random inputs to label, from the file of --ask or from the last inputs with --keep-recent."""
         if service.pool.source == "none":
             raise ProblemError(409, "no_pool", "there is nothing to label: start with --ask or --keep-recent")
         record = TASKS[service.served.pipe.task]
@@ -169,20 +169,20 @@ def _add_changes(router: APIRouter, service: Service) -> None:
     async def remove_example(
         example: Annotated[int, BeforeValidator(_plain_digits), Path(alias="id", ge=0, le=_MAX_ID)],
     ) -> Response:
-        """Forget a stored example, by the id that answers show: on disk before this answers."""
+        """Remove a stored example, by the id that answers show; on disk before this returns."""
         _check_writable(service)
         return _json({"removed": example, "n_stored": await service.remove(example)})
 
     @router.post("/refit", responses=documented(409) | {200: {"model": ChangedResponse}})
     async def refit() -> Response:
-        """Fit the weight, the threshold and the drift percentiles again, with the examples stored now."""
+        """Refit the parameters, the threshold and the drift percentiles with the examples stored now."""
         _check_writable(service)
         served = await service.keeper.refit()
         return _json(_changed(True, served.generation, served.pipe.threshold_, "fitted again on the validation rows"))
 
     @router.post("/reload", responses=documented(422) | {200: {"model": ChangedResponse}})
     async def reload() -> Response:
-        """Read the folder again if it changed; the old one answers until the new one is ready."""
+        """Reload the folder if it changed; the old one answers until the new one is ready."""
         served, changed = await service.keeper.reload()
         sentence = "the folder was read again" if changed else "the folder has not changed"
         return _json(_changed(changed, served.generation, served.pipe.threshold_, sentence))

@@ -66,20 +66,20 @@ function badge(why, least, unfamiliar) {
   if (least <= 0) return null;
   if (why.score < least) return el("span", { class: "tag differs" }, `✗ below the threshold ${number(least)}: it abstains`);
   // Above it, but the threshold was fitted on other inputs: nothing to be reassured by.
-  if (unfamiliar) return el("span", { class: "tag" }, `above the threshold ${number(least)}, which is for other inputs`);
+  if (unfamiliar) return el("span", { class: "tag" }, `above the threshold ${number(least)}, which does not apply to such inputs`);
   return el("span", { class: "tag agrees" }, `✓ above the threshold ${number(least)}`);
 }
 
 /** What the score was calibrated on; never that it is right. */
 function basis(why, answer, info) {
   const where = `The model alone says ${percent(why.raw_score)}. The score is calibrated on ${info.n_validation} validation rows: it holds on average for inputs like them`;
-  return answer.unfamiliar ? `${where}, and this one is not.` : `${where}, not for each single one.`;
+  return answer.unfamiliar ? `${where}, and this one is not like them.` : `${where}, not for every single one.`;
 }
 
 /** That the end of a long input was not read. A word is at least one sub-word, so more words than `max_length` are always cut; sentences are tagged to their end. */
 function cutNote(input, { max_length: most }) {
   const n = Object.values(input).join(" ").split(/\s+/u).length;
-  return most && n > most ? `Only the beginning was read: of ${n} words at most ${most} sub-words.` : "";
+  return most && n > most ? `Only the beginning was read: at most ${most} sub-words of ${n} words.` : "";
 }
 
 const FIRST = 5;

@@ -12,7 +12,7 @@ async function call(method, path, body) {
   try {
     response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    throw new Error("The server does not answer. Is it still running? Start it again, then try once more.");
+    throw new Error("The server does not answer. Check that it is running, then try again.");
   }
   const found = await response.json().catch(() => null);
   if (response.ok && found !== null) return found;

@@ -11,7 +11,7 @@ const PLACEHOLDERS = {
 export function buildForm(info, ask) {
   const form = byId("ask");
   const fields = info.task === "text-pair" ? pairFields() : [field("text", "Text", PLACEHOLDERS[info.task])];
-  const hint = el("p", { class: "soft hint" }, "Enter asks; Shift and Enter begin a new line.");
+  const hint = el("p", { class: "soft hint" }, "Press Enter to ask, Shift+Enter for a new line.");
   const samples = (info.samples ?? []).map((sample) => sampleButton(sample, fields, form));
   form.replaceChildren(
     ...fields.map(({ box }) => box),

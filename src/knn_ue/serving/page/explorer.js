@@ -55,7 +55,7 @@ function list(labels) {
 async function ask(input, isNew) {
   const number = ++page.latest;
   byId("answer").setAttribute("aria-busy", "true");
-  byId("status").textContent = "Asking the model.";
+  byId("status").textContent = "Waiting for the model.";
   await attempt(async () => {
     // In tagging every word has neighbors of its own, and one answer holds so many only.
     const tagged = page.info.task === "token-classification";

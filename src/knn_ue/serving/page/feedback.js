@@ -47,7 +47,7 @@ async function store(event, selects, button, told, context, words) {
     const undo = el("button", { type: "button", class: "quiet" }, "Undo");
     undo.onclick = () => context.attempt(() => takeBack(ids[0], told, context));
     const name = ids[0].length > 1 ? `examples ${ids[0][0]} to ${ids[0].at(-1)}` : `example ${ids[0][0]}`;
-    told.replaceChildren(`Stored as ${name}; ${n_stored} are stored now, and the next answer counts them. `, undo);
+    told.replaceChildren(`Stored as ${name}. ${n_stored} examples are stored; the next answer uses them. `, undo);
     await context.again("told");
   });
   button.disabled = false;
@@ -67,7 +67,7 @@ function refit(info, told, context) {
       told.textContent = "Fitting on the validation rows …";
       try {
         await post("/refit");
-        told.textContent = "Refitted: weight, threshold and drift now count every stored example.";
+        told.textContent = "Refitted: parameters, threshold and drift now use every stored example.";
         await context.again("told");
       } catch (error) {
         told.textContent = "";

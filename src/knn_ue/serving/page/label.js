@@ -20,10 +20,10 @@ export function buildLabeling(info, { attempt, changed }) {
 function showStart(state, told = []) {
   const { info } = state;
   const where = {
-    file: `from the ${info.pool.n} texts that the operator of this server gave`,
-    recent: `from the last ${info.pool.n} inputs of all who use this server; they are kept in memory only and are gone when it stops`,
+    file: `from the ${info.pool.n} texts that the operator of this server provided`,
+    recent: `from the last ${info.pool.n} inputs of all users of this server, which are kept in memory only`,
   };
-  if (info.read_only) return say(state, "This server changes nothing: it was started with --read-only.");
+  if (info.read_only) return say(state, "This server is read-only: it was started with --read-only.");
   if (info.pool.source === "none") {
     return say(state, "Scores are calibrated on the validation rows. To recalibrate for another domain, start the server with --ask POOL or --keep-recent N, then label some inputs here.", told);
   }
@@ -43,7 +43,7 @@ function domains(state) {
     button.onclick = () =>
       state.attempt(async () => {
         await remove(`/domains/${encodeURIComponent(name)}`);
-        await finish(state, [el("p", { role: "status" }, `Forgot the domain ${name}: its scores are those of the general one again.`)]);
+        await finish(state, [el("p", { role: "status" }, `Removed the domain ${name}. Its inputs get the general scores again.`)]);
       });
     return button;
   });
@@ -134,7 +134,7 @@ function review(state) {
   const form = el(
     "form",
     { id: "label-adapt" },
-    el("p", { role: "status" }, `${labeled.length} labeled. What is this domain called? "default" answers inputs that name no domain.`),
+    el("p", { role: "status" }, `${labeled.length} labeled. Name this domain. "default" is used for inputs that name no domain.`),
     el("div", { class: "row" }, el("label", { for: name.id }, "Domain"), name, button),
   );
   form.onsubmit = (event) => {
@@ -152,8 +152,8 @@ async function adapt(state, examples, domain) {
   const told = el(
     "div",
     { id: "adapted", role: "status", tabindex: -1 },
-    el("p", {}, found.applied ? `Adapted: the scores of the domain ${domain} are changed.` : "Nothing was changed."),
-    el("p", {}, `${percent(unit.accuracy)} of the labeled were right; the mean score was ${percent(unit.confidence_before)} and ${found.applied ? "is" : "would be"} ${percent(unit.confidence_after)} ${found.applied ? "now" : "after adapting"}. ECE ${percent(unit.ece_before)} before, ${percent(unit.ece_after)} after, cross-validated; ${percent(unit.ece_by_chance)} would be chance alone.`),
+    el("p", {}, found.applied ? `Adapted: scores for the domain ${domain} have changed.` : "Nothing was changed."),
+    el("p", {}, `${percent(unit.accuracy)} of the labeled inputs were right; the mean score was ${percent(unit.confidence_before)} and ${found.applied ? "is" : "would be"} ${percent(unit.confidence_after)} ${found.applied ? "now" : "after adapting"}. ECE ${percent(unit.ece_before)} before, ${percent(unit.ece_after)} after, cross-validated; ${percent(unit.ece_by_chance)} would be chance alone.`),
     found.doubts.map((doubt) => el("p", { class: "note" }, `${doubt[0].toUpperCase()}${doubt.slice(1)}.`)),
     found.before && el("div", { class: "row" }, picture(found.before, "before"), picture(found.after, "after")),
   );

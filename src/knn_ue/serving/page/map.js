@@ -31,7 +31,7 @@ export function map(found, predicted) {
     el(
       "p",
       { class: "soft" },
-      `★ your input, ● labeled ${predicted}, ✗ labeled otherwise. The plane shows ${percent(found.shown)} of their differences, so examples that look close may be apart.`,
+      `★ your input, ● labeled ${predicted}, ✗ has another label. The map shows ${percent(found.shown)} of the variation, so examples that look close may be far apart.`,
     ),
   );
   return { card, highlight: (id, on) => shapes.get(id)?.classList.toggle("pointed", on) };

@@ -17,7 +17,7 @@ export function neighborhood(why, note, context) {
     "section",
     { class: "card", "aria-labelledby": "near-title" },
     title(),
-    el("p", {}, `✓ agrees: labeled ${why.label}, as predicted. ✗ differs: labeled otherwise.${agreeing}`),
+    el("p", {}, `✓ agrees: labeled ${why.label}, as predicted. ✗ differs: has another label.${agreeing}`),
     el("ol", { class: "neighbors" }, items),
   );
   return { list, map: drawn?.card };
@@ -67,7 +67,7 @@ function forget(near, context) {
   const name = `example ${near.id}`;
   const box = el("div", { class: "forget" });
   const ask = el("button", { type: "button", class: "quiet", "aria-label": `Forget ${name}` }, "Forget");
-  const sure = el("button", { type: "button", class: "danger" }, `Forget ${name} for good`);
+  const sure = el("button", { type: "button", class: "danger" }, `Remove ${name} permanently`);
   const keep = el("button", { type: "button", class: "quiet" }, "Keep it");
   ask.onclick = () => {
     box.replaceChildren(sure, keep);

@@ -54,7 +54,7 @@ function sentence(curve, step, threshold) {
 function origin(curve, info) {
   const rows = curve.kept_apart
     ? `Measured on ${curve.n} validation ${curve.unit} that the method was not fitted on.`
-    : `Measured on the ${curve.n} validation ${curve.unit} the method was fitted on: expect a little worse.`;
+    : `Measured on the ${curve.n} validation ${curve.unit} the method was fitted on: expect slightly worse results on new data.`;
   return info.promise ? `${rows} Fitted: ${info.promise}.` : rows;
 }
 
@@ -76,7 +76,7 @@ function picture(curve, dot) {
   const text = (x, y, content, anchor) => svg("text", { x, y, "text-anchor": anchor, class: "axis" }, content);
   return svg(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "Risk against coverage on the validation rows; the slider's sentence says the numbers.", class: "curve" },
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": "Risk against coverage on the validation rows; the sentence beside the slider gives the numbers.", class: "curve" },
     svg("path", { d: `M${LEFT} ${TOP}V${HEIGHT - BOTTOM}H${WIDTH - 10}`, class: "axis-line" }),
     svg("polyline", { points: points.join(" "), class: "curve-line" }),
     dot,

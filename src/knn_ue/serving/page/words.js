@@ -40,9 +40,9 @@ export function wholeSentence(answer) {
 }
 
 function meaning(answer) {
-  const choose = "Choose a word to see why it is tagged as it is.";
+  const choose = "Choose a word to see the reasons for its score.";
   if (!scoresItself(answer)) return `${choose} An entity's score is the product over its words.`;
-  const missed = answer.missed.length ? " A dashed underline marks words that may hide an entity the model missed, with its likeliest type." : "";
+  const missed = answer.missed.length ? " A dashed underline marks words that may hide an entity the model missed, with its most likely type." : "";
   return `${choose} An entity's score is the probability that its type, its start and its end are all right. It is fitted on whole entities and is not the product over its words.${missed}`;
 }
 
@@ -105,5 +105,5 @@ function reasons(answer) {
   const items = answer.entities.map((entity) =>
     el("li", {}, el("strong", { dir: "auto" }, entity.text), `, ${kind(entity)} ${percent(entity.score)}`, el("ul", { class: "reasons" }, reasonLines(entity, "Nothing stands out.").map((text) => el("li", {}, text)))),
   );
-  return el("ul", { class: "entity-reasons", "aria-label": "Why each entity is as sure as it is" }, items);
+  return el("ul", { class: "entity-reasons", "aria-label": "Why each entity has its score" }, items);
 }
