@@ -72,7 +72,7 @@ def test_a_byte_that_is_not_utf8_is_an_error_at_its_line(write) -> None:
 def test_utf16_is_named(write) -> None:
     path = write("a.csv", "text,label\nfine,pos\n".encode("utf-16"))
 
-    with pytest.raises(InvalidInputError, match="is written in UTF-16, but UTF-8 is needed"):
+    with pytest.raises(InvalidInputError, match="is written in UTF-16 or UTF-32, but UTF-8 is needed"):
         list(read_rows(path, "text-classification"))
 
 

@@ -94,3 +94,11 @@ def test_votes_are_json_in_a_table_and_may_be_missing(write) -> None:
     path = write("b.csv", "text,label,label_counts\nfine,pos,two of three\n")
     with pytest.raises(InvalidInputError, match="line 2: label_counts must give a whole number"):
         list(read_rows(path, "text-classification"))
+
+
+def test_a_name_that_stands_twice_is_refused_where_a_column_would_be_lost(write) -> None:
+    path = write("a.csv", "id,id,text,label\n1,2,fine,pos\n")
+
+    assert list(read_rows(path, "text-classification")) == [TextRow("fine", "pos")]
+    with pytest.raises(InvalidInputError, match="line 1: the header must name id once, got 'id,id,text,label'"):
+        list(read_rows(path, "text-classification", extras=True))

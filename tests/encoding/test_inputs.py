@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from knn_ue.encoding import Example, read_example, read_examples
-from knn_ue.encoding.inputs import WINDOW_BATCHES, all_labeled, class_numbers, windows
+from knn_ue.encoding.inputs import WINDOW_BATCHES, all_labeled, class_numbers, reads_numbers, windows
 from knn_ue.errors import InvalidInputError
 
 
@@ -164,3 +164,35 @@ def test_reading_ahead_stops_at_the_window():
 def test_a_label_of_another_case_is_told_which_one_is_meant():
     with pytest.raises(InvalidInputError, match="write 'POS', as the model does"):
         class_numbers([Example(("fine",), ("pos",))], ["NEG", "POS"])
+
+
+@pytest.mark.parametrize("labels", [("0", "1"), ("0.0", "1.0"), ("1.00", "0")])
+def test_whole_numbers_with_zeros_behind_the_point_are_class_numbers(labels):
+    examples = [Example(("fine",), (label,)) for label in labels]
+
+    assert reads_numbers(examples, ["neg", "pos"])
+    assert class_numbers(examples, ["neg", "pos"]).tolist() == [int(float(label)) for label in labels]
+
+
+def test_a_number_is_the_class_that_has_its_value():
+    examples = [Example(("fine",), (label,)) for label in ("1", "2.0", "3")]
+
+    assert not reads_numbers(examples, ["1.0", "2.0", "3.0"])
+    assert class_numbers(examples, ["1.0", "2.0", "3.0"]).tolist() == [0, 1, 2]
+    assert class_numbers(examples, ["3", "2", "1"]).tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("label", ["2", "-1", "2.0"])
+def test_a_class_number_out_of_range_is_answered_with_the_range(label):
+    examples = [Example(("fine",), ("1",)), Example(("poor",), (label,))]
+
+    with pytest.raises(
+        InvalidInputError,
+        match=rf"row 1 has the label '{label}', but labels that are numbers must be class numbers from 0 \(neg\) to 1 ",
+    ):
+        class_numbers(examples, ["neg", "pos"])
+
+
+def test_blanks_around_a_label_are_noticed():
+    with pytest.raises(InvalidInputError, match=r"has the label 'POS ', .*: write 'pos', as the model does"):
+        class_numbers([Example(("fine",), ("POS ",))], ["neg", "pos"])

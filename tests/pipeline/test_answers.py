@@ -10,6 +10,7 @@ from knn_ue.arrays import softmax
 from knn_ue.calibrators import KnnUE
 from knn_ue.data import PairRow, TaggedRow, TextRow
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.pipeline.answers import passed_on
 from knn_ue.stores import Datastore
 from pipelines import N_NEIGHBORS, PAIR, TEXT, WORDS, scores_of
 from tiny_models import CLASS_NAMES, ROWS, TASKS
@@ -157,3 +158,14 @@ def test_a_neighbor_agrees_when_it_carries_the_answer(fitted):
     (answer,) = fitted[TEXT]("a great film")
 
     assert all(near.agrees == (near.label == answer.label) for near in answer.neighbors)
+
+
+def test_no_column_is_lost_where_a_renamed_one_would_have_its_name():
+    row = TextRow("fine", extra={"label": "neg", "input_label": "other", "input_score": 1, "score": 2})
+
+    passed = passed_on(row, {"label": "pos", "score": 0.9})
+
+    assert passed["label"] == "pos"
+    assert sorted(map(str, passed.values())) == ["0.9", "1", "2", "fine", "neg", "other", "pos"]
+    assert passed["input_label"] == "other"
+    assert passed["input_input_label"] == "neg"

@@ -9,7 +9,7 @@ from cli_files import run, write_rows
 from knn_ue import Outputs
 from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.rows import warn_if_weak
+from knn_ue.pipeline.rows import warn_if_weak, warn_of_absent_classes
 from pipelines import PAIR, TEXT, WORDS, scores_of
 from tiny_models import ROWS
 
@@ -113,3 +113,44 @@ def test_a_model_without_its_tokenizer_is_refused(models):
 
     with pytest.raises(InvalidInputError, match="BertForSequenceClassification needs its tokenizer"):
         UncertaintyPipeline.from_model(AutoModelForSequenceClassification.from_pretrained(models[TEXT]))
+
+
+def test_a_class_that_no_stored_row_has_is_said_aloud():
+    stored = Outputs(logits=np.zeros((3, 3)), labels=np.array([0, 0, 2]), class_names=("a", "b", "c"))
+
+    with pytest.warns(FitWarning, match=r"no training row has 1 of the model's 3 labels \(b\)"):
+        warn_of_absent_classes(stored)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--neighbors", 1000), "--neighbors 1000 exceeds the 60 stored examples: lower it or add more"),
+        (("--target-risk", 2), "--target-risk must lie strictly between 0 and 1, got 2.0"),
+    ],
+)
+def test_the_shell_calls_options_by_their_flags(models, tmp_path, option, words):
+    train = write_rows(tmp_path / "train.jsonl", ROWS[TEXT](60))
+    validation = write_rows(tmp_path / "validation.jsonl", ROWS[TEXT](30, start=60))
+    files = ["--train", train, "--validation", validation, "--out", tmp_path / "ue"]
+
+    result = run("fit", models[TEXT], *files, *option)
+
+    assert result.exit_code == 1
+    assert words in result.output
+
+
+def test_train_finds_unknown_labels_in_both_halves_of_the_validation_rows(models, tmp_path):
+    train = write_rows(tmp_path / "train.jsonl", ROWS[TEXT](20))
+    for number in range(4):
+        rows = ROWS[TEXT](4, start=60)
+        rows[number]["label"] = "neutral"
+        validation = write_rows(tmp_path / f"{number}.jsonl", rows)
+        files = ["--train", train, "--validation", validation, "--out", tmp_path / "model"]
+
+        result = run("train", "--task", "text", "--encoder", models[TEXT], *files)
+
+        assert (
+            f"{number}.jsonl, line {number + 1} has the label 'neutral', which the model does not know" in result.output
+        )
+        assert not (tmp_path / "model").exists()

@@ -139,6 +139,7 @@ def train(
     from knn_ue.methods import METHODS
     from knn_ue.training import TrainingOptions
     from knn_ue.training.finetune import finetune
+    from knn_ue.training.labels import check_rows
 
     training = METHODS[method].training().with_options(_settings(settings or []))
     options = TrainingOptions.fast(seed=seed) if fast else TrainingOptions(seed=seed)
@@ -147,6 +148,7 @@ def train(
     options = replace(options, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     rows = list(read_rows(train_rows, task, columns=Columns(**columns)))
     watched = list(read_rows(validation, task, columns=Columns(**columns)))
+    check_rows(rows, watched, task)  # both halves of them: fit would find the other one's mistakes, too late
     watched = watched if all_validation else _first_half(watched)
     with progress_bars() as bars:
         result = finetune(

@@ -165,10 +165,12 @@ def _decoded(stream: BinaryIO, path: Path, limits: Limits) -> Iterator[tuple[Pla
         place = Place(str(path), number)
         if number == 1:
             if line.startswith(_UTF16_MARKS):
-                raise InvalidInputError(f"{path} is written in UTF-16, but UTF-8 is needed: save it as UTF-8")
+                raise InvalidInputError(f"{path} is written in UTF-16 or UTF-32, but UTF-8 is needed: save it as UTF-8")
             line = line.removeprefix(_UTF8_MARK)
         if b"\0" in line:
-            raise place.error("a text file must not hold NUL bytes", line, "remove them, or check that it is text")
+            raise place.error(
+                "a text file must not hold NUL bytes", line, "save text as UTF-8, or check that it is text"
+            )
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:

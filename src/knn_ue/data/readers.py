@@ -107,6 +107,7 @@ def _records(path: Path, extension: str, reading: Reading) -> Records:
         path,
         delimiters=TABLES[extension],
         needed=reading.needed(["text"]),
+        extras=reading.extras,
         limits=reading.limits,
         on_error=reading.on_error,
     )

@@ -1,7 +1,7 @@
 """CSV and TSV files with a header, read one record at a time."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -12,12 +12,13 @@ from knn_ue.data.reading import Record
 
 
 def read_table(
-    path: Path, *, delimiters: str, needed: Mapping[str, str], limits: Limits, on_error: OnError
+    path: Path, *, delimiters: str, needed: Mapping[str, str], extras: bool, limits: Limits, on_error: OnError
 ) -> Iterator[tuple[Place, Record]]:
     """Yield each record as a mapping from column to field, with the place of its first line.
 
     The first line names the columns, those that our keys `needed` among them (case ignored), separated by one of
-    `delimiters`. A field in double quotes may hold delimiters and line ends; a quote inside it is written twice.
+    `delimiters`. With `extras` no other name may stand there twice: one of its columns would be lost. A field in double
+    quotes may hold delimiters and line ends; a quote inside it is written twice.
     """
     # The default of 131,072 characters refuses long texts; the setting belongs to the process, so it only grows.
     csv.field_size_limit(max(csv.field_size_limit(), limits.row_bytes))
@@ -42,6 +43,8 @@ def read_table(
             continue
         if header is None:
             header = _checked_header(fields, needed, delimiter, place)
+            if extras:
+                _check_names(header, needed.values(), delimiter.join(fields), place)
             continue
         if len(fields) != len(header):
             on_error(
@@ -88,18 +91,28 @@ def _checked_header(fields: list[str], needed: Mapping[str, str], delimiter: str
         separator = {"\t": "tabs", ";": "semicolons"}.get(delimiter, "commas")
         columns = [needed[key] for key in missing]
         python, shell = proposal(missing, header)
+        way_out = "write the names of the columns in the first line, or "
         raise place.error(
             f"the header must name the columns {', '.join(needed.values())}, separated by {separator}; missing: "
             f"{', '.join(columns)}",
             delimiter.join(fields),
-            f"add or rename the columns, or {python}",
-            shell=f"add or rename the columns, or {shell}",
+            way_out + python,
+            shell=way_out + shell,
         )
     for column in needed.values():
         if folded.count(column.casefold()) > 1:
             raise place.error(f"the header must name {column} once", delimiter.join(fields), "rename the other column")
         header[folded.index(column.casefold())] = column
     return header
+
+
+def _check_names(header: list[str], needed: Collection[str], line: str, place: Place) -> None:
+    """Raise where two columns have one name."""
+    twice = next((name for name in header if header.count(name) > 1 and name not in needed), None)
+    if twice is not None:
+        raise place.error(
+            f"the header must name {twice or 'a column without a name'} once", line, "rename the other column"
+        )
 
 
 def _remembering(lines: Iterator[tuple[Place, str]], begun: list[str], limits: Limits) -> Iterator[str]:

@@ -173,4 +173,5 @@ def check_risk(target_risk: float, delta: float) -> None:
     """Raise unless both are strictly between 0 and 1."""
     for name, value in (("target_risk", target_risk), ("delta", delta)):
         if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
-            raise InvalidInputError(f"{name} must lie strictly between 0 and 1, got {value!r}: try 0.05 for 5 %")
+            rule = f"must lie strictly between 0 and 1, got {value!r}: try 0.05 for 5 %"
+            raise InvalidInputError(f"{name} {rule}", shell=f"--{name.replace('_', '-')} {rule}")

@@ -182,22 +182,40 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
     array([1])
     """
     known = {name: number for number, name in enumerate(class_names)}
-    if reads_numbers(examples, class_names):
-        known = {str(number): number for number in range(len(class_names))}
+    # A table with a gap makes floats of its numbers, so "1.0" may well be the label "1".
+    values = {value: number for name, number in known.items() if (value := _whole_number(name)) is not None}
+    numbered = _are_numbers(examples, class_names)
+    if numbered:
+        values = {number: number for number in range(len(class_names))}
     numbers: list[int] = []
     for row, example in enumerate(examples, start=start):
         for label in example.labels or ():
-            if label not in known:
-                shown = ", ".join(class_names[:_SHOWN_NAMES]) + (", ..." if len(class_names) > _SHOWN_NAMES else "")
+            number = known.get(label, values.get(_whole_number(label)))
+            if number is None:
                 first = "" if example.place else " (the first row is 0)"
-                alike = next((name for name in class_names if name.casefold() == label.casefold()), None)
-                way_out = f"write {alike!r}, as the model does" if alike else "correct the row"
-                raise InvalidInputError(
-                    f"{example.named(row)} has the label {label!r}, which the model does not know; "
-                    f"its {len(class_names)} labels are: {shown}: {way_out}{first}, or train with that label"
-                )
-            numbers.append(known[label])
+                said = _unknown_number(class_names) if numbered else _unknown_label(label, class_names)
+                raise InvalidInputError(f"{example.named(row)} has the label {label!r}, {said}{first}")
+            numbers.append(number)
     return np.asarray(numbers, dtype=np.int64)
+
+
+def _unknown_label(label: str, class_names: Sequence[str]) -> str:
+    shown = ", ".join(class_names[:_SHOWN_NAMES]) + (", ..." if len(class_names) > _SHOWN_NAMES else "")
+    meant = label.strip().casefold()
+    alike = next((name for name in class_names if name.strip().casefold() == meant), None)
+    way_out = f"write {alike!r}, as the model does" if alike else "correct the row"
+    return (
+        f"which the model does not know; its {len(class_names)} labels are: {shown}: {way_out}, "
+        "or train with that label"
+    )
+
+
+def _unknown_number(class_names: Sequence[str]) -> str:
+    last = len(class_names) - 1
+    return (
+        f"but labels that are numbers must be class numbers from 0 ({class_names[0]}) to {last} ({class_names[last]}): "
+        "count from 0, or write the names"
+    )
 
 
 def reads_numbers(examples: Sequence[Example], class_names: Sequence[str]) -> bool:
@@ -206,9 +224,31 @@ def reads_numbers(examples: Sequence[Example], class_names: Sequence[str]) -> bo
     >>> reads_numbers([Example(("fine",), ("1",))], ["neg", "pos"]), reads_numbers([Example(("fine",), ("1",))], ["1"])
     (True, False)
     """
-    numbers = {str(number) for number in range(len(class_names))}
+    if not _are_numbers(examples, class_names):
+        return False
+    return _used(examples, lambda label: 0 <= (_whole_number(label) or 0) < len(class_names))
+
+
+def _are_numbers(examples: Sequence[Example], class_names: Sequence[str]) -> bool:
+    """Say whether all labels are whole numbers, in range or not, and no class is so named."""
+    if any(_whole_number(name) is not None for name in class_names):
+        return False
+    return _used(examples, lambda label: _whole_number(label) is not None)
+
+
+def _used(examples: Sequence[Example], holds: Callable[[str], bool]) -> bool:
     used = {label for example in examples for label in example.labels or ()}
-    return bool(used) and used <= numbers and not any(name.isdecimal() for name in class_names)
+    return bool(used) and all(holds(label) for label in used)
+
+
+def _whole_number(text: str) -> int | None:
+    """Return the number that a text writes, with or without zeros behind the point.
+
+    >>> _whole_number("1"), _whole_number("1.0"), _whole_number("1.5"), _whole_number("one")
+    (1, 1, None, None)
+    """
+    found = re.fullmatch(r"(-?[0-9]{1,9})(?:\.0+)?", text.strip(), flags=re.ASCII)
+    return int(found[1]) if found else None
 
 
 def _field(row: object, name: str) -> object:

@@ -160,7 +160,7 @@ def input_of(row: Row) -> dict[str, Any]:
 def passed_on(row: Row, answer: dict[str, Any]) -> dict[str, Any]:
     """Return the answer behind its input and the columns that the row had beside it.
 
-    A column that is called like a field of answers, as a label may be, is renamed.
+    A column that is called like a field of answers, as a label may be, is renamed, and no other column is lost by it.
 
     >>> from knn_ue.data import TextRow
     >>> passed_on(TextRow("fine", extra={"id": 7, "label": "neg"}), {"label": "pos", "score": 0.9})
@@ -168,7 +168,13 @@ def passed_on(row: Row, answer: dict[str, Any]) -> dict[str, Any]:
     """
     inputs = input_of(row)
     taken = inputs.keys() | answer.keys()
-    extra = {f"input_{name}" if name in taken else name: _plain(value) for name, value in (row.extra or {}).items()}
+    given = row.extra or {}
+    extra: dict[str, Any] = {}
+    for name, value in given.items():
+        free = name
+        while free in taken or (free != name and free in given):
+            free = f"input_{free}"
+        extra[free] = _plain(value)
     return inputs | extra | answer
 
 

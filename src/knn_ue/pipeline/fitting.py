@@ -29,7 +29,15 @@ from knn_ue.pipeline.familiarity import (
     has_views,
 )
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
-from knn_ue.pipeline.rows import Rows, check_leakage, check_vectors, count_stored, labeled_examples, warn_if_weak
+from knn_ue.pipeline.rows import (
+    Rows,
+    check_leakage,
+    check_vectors,
+    count_stored,
+    labeled_examples,
+    warn_if_weak,
+    warn_of_absent_classes,
+)
 from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, tunable
 from knn_ue.stores.segment import check_index
 from knn_ue.tasks import TASKS
@@ -161,8 +169,9 @@ def fit_rows(
     validation = _checked(encoder, validation_rows, columns, name="validation")
     n_stored = len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task)
     if searches(options.method) and options.n_neighbors > n_stored:  # the calibrator checks it too, but late
+        rule = f"exceeds the {n_stored} stored examples: lower it or add more"
         raise InvalidInputError(
-            f"n_neighbors={options.n_neighbors} exceeds the {n_stored} stored examples: lower it or add more"
+            f"n_neighbors={options.n_neighbors} {rule}", shell=f"--neighbors {options.n_neighbors} {rule}"
         )
     if not options.allow_leakage and not isinstance(train, Outputs) and not isinstance(validation, Outputs):
         check_leakage(train, validation)
@@ -185,6 +194,8 @@ def fit_rows(
     scored = ScoredViews(sampled.space() if has_views(encoder) else None)
     outputs = encode_looking(encoder, validation, scored.look, stage(progress, "validation"))
     warn_if_weak(outputs)
+    if METHODS[options.method].reads_training:
+        warn_of_absent_classes(stored)
     held_out = np.zeros(len(outputs), dtype=bool)
     if options.decisions:
         held_out = _half(outputs, options.seed)

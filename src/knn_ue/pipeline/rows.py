@@ -204,6 +204,19 @@ def warn_if_weak(validation: Outputs) -> None:
         _warn("the model predicts no entity on the validation rows: check the model, its tags and the language")
 
 
+def warn_of_absent_classes(stored: Outputs) -> None:
+    """Warn where no stored row has a class of the model: what is near to one is then always of another class."""
+    names = stored.class_names
+    if names is None or stored.groups is not None:  # a tag that no word has is no surprise
+        return
+    absent = [names[number] for number in np.setdiff1d(np.arange(len(names)), stored.require_labels("fit"))]
+    if absent:
+        shown = ", ".join(absent[:_SHOWN_NAMES]) + (", ..." if len(absent) > _SHOWN_NAMES else "")
+        _warn(
+            f"no training row has {len(absent)} of the model's {len(names)} labels ({shown}): check the training rows"
+        )
+
+
 def _finds_no_entity(validation: Outputs) -> bool:
     names = validation.class_names
     if validation.groups is None or names is None or not is_tag_set(set(names)):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from knn_ue.arrays import IntArray, softmax
-from knn_ue.encoding.inputs import Example, all_labeled, class_numbers
+from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples
 from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import find_spans, is_tag_set, same_spans
 from knn_ue.tasks import TASKS, Task
@@ -51,6 +51,11 @@ def check_validation(examples: Sequence[Example], names: Sequence[str]) -> None:
         class_numbers(examples, names)
     except InvalidInputError as error:
         raise InvalidInputError(f"validation {error} (those of the training rows)") from None
+
+
+def check_rows(rows: Sequence[object], validation_rows: Sequence[object], task: Task) -> None:
+    """Raise unless the validation rows are labeled with classes of the training rows."""
+    check_validation(list(read_examples(validation_rows, task)), label_names(list(read_examples(rows, task)), task))
 
 
 def score_outputs(outputs: Outputs, *, entities: bool) -> dict[str, float]:
