@@ -18,8 +18,8 @@ class InvalidInputError(KnnUeError, ValueError):
 class NotFittedError(KnnUeError, RuntimeError):
     """A calibrator was asked for probabilities before `fit`."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is not fitted: call fit(validation) first")
+    def __init__(self, name: str, *, call: str = "fit(validation)") -> None:
+        super().__init__(f"{name} is not fitted: call {call} first")
 
 
 class StorageError(KnnUeError, OSError):

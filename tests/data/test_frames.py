@@ -275,3 +275,16 @@ def test_line_ends_of_old_computers_are_named(tmp_path):
 def test_white_space_around_a_column_name_is_seen():
     with pytest.raises(InvalidInputError, match="text=' text', label='label '"):
         list(read_rows(pd.DataFrame({" text": ["a"], "label ": ["pos"]}), TEXT))
+
+
+def test_a_stream_that_does_not_know_its_columns_is_asked_for_its_first_row():
+    stream = datasets.IterableDataset.from_generator(lambda: iter([{"id": 1, "text": "fine", "label": "pos"}]))
+
+    assert list(read_rows(stream, TEXT)) == [TextRow("fine", "pos")]
+    (row,) = read_rows(stream, TEXT, labeled=False, extras=True)
+    assert row.extra == {"id": 1, "label": "pos"}
+
+
+def test_a_stream_without_rows_is_empty():
+    with pytest.raises(InvalidInputError, match="the data set"):
+        list(read_rows(datasets.IterableDataset.from_generator(lambda: iter([])), TEXT))

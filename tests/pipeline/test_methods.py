@@ -41,7 +41,9 @@ def test_the_encoder_gives_layers_only_to_the_method_that_needs_them(models):
 def test_an_unfitted_pipeline_says_so(models):
     pipe = UncertaintyPipeline.from_pretrained(models[TEXT], TEXT, device="cpu")
 
-    with pytest.raises(NotFittedError, match="UncertaintyPipeline is not fitted"):
+    with pytest.raises(
+        NotFittedError, match=r"UncertaintyPipeline is not fitted: call fit\(train_rows, validation_rows\) first"
+    ):
         pipe("a film")
 
 

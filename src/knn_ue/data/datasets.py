@@ -69,9 +69,14 @@ def check_split(found: Any, name: str) -> Any:
 def rows_of(dataset: Any, name: str, reading: Reading, *, unlabeled: Unlabeled = "refuse") -> Iterator[Row]:
     """Yield the rows of a loaded split; one without a label (None or -1) is an error, or dropped."""
     dataset = check_split(dataset, name).with_format(None)  # plain values, whatever they were formatted as
-    columns = _columns(dataset.features or dict.fromkeys(dataset.column_names or ()), name, reading)
+    columns = _columns(_features(dataset), name, reading)
     known = replace(reading, columns=columns)
     return at_least_one(known.rows(lambda: _records(dataset, name, known, drop=unlabeled == "drop")), name)
+
+
+def _features(dataset: Any) -> Mapping[str, Any]:
+    """Return the columns with their types where known; a stream may not know them before its first row."""
+    return dataset.features or dict.fromkeys(dataset.column_names or next(iter(dataset), ()))
 
 
 def _columns(features: Mapping[str, Any], name: str, reading: Reading) -> dict[str, str]:
@@ -109,7 +114,7 @@ def _records(dataset: Any, name: str, reading: Reading, *, drop: bool) -> Iterat
     label = reading.columns.get(key, key)
     names = _class_names((dataset.features or {}).get(label)) if reading.labeled or reading.extras else None
     if not reading.extras:
-        known = dataset.features or dataset.column_names
+        known = _features(dataset)
         dataset = dataset.select_columns([name for name in reading.wanted(known) if name in known])
     for number, values in enumerate(dataset):
         record, place = dict(values), Place(name, number, "row")

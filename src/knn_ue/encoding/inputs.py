@@ -149,7 +149,9 @@ def read_example(row: object, task: Task, number: int = 0, *, words_of: WordsOf 
     if raw is None and content is not None:
         labels = _read_labels(row, task, number)
     elif content is None and (content := _bare_content(row, task)) is None:
-        raise InvalidInputError(f"row {number} must be {record.example} for {task}, got {_shown(row)}")
+        raise InvalidInputError(
+            f"row {number} must be {record.example} for {task}, got {_shown(row)}: convert or drop it"
+        )
     parts = tuple(_read_text(value, number) for value in content)
     if record.is_tagging and labels is not None and len(labels) != len(parts):
         raise InvalidInputError(
@@ -183,7 +185,8 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
     """
     known = {name: number for number, name in enumerate(class_names)}
     # A table with a gap makes floats of its numbers, so "1.0" may well be the label "1".
-    values = {value: number for name, number in known.items() if (value := _whole_number(name)) is not None}
+    values: dict[int | None, int] = {_whole_number(name): number for name, number in known.items()}
+    values.pop(None, None)
     numbered = _are_numbers(examples, class_names)
     if numbered:
         values = {number: number for number in range(len(class_names))}

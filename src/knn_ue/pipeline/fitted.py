@@ -125,7 +125,7 @@ class WithFitted(Shown):
 
     def _ready(self) -> Fitted:
         if not hasattr(self, "fitted_"):
-            raise NotFittedError(type(self).__name__)
+            raise NotFittedError(type(self).__name__, call="fit(train_rows, validation_rows)")
         return self.fitted_
 
 

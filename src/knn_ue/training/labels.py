@@ -9,7 +9,7 @@ from knn_ue.arrays import IntArray, softmax
 from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples
 from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import find_spans, is_tag_set, same_spans
-from knn_ue.tasks import TASKS, Task
+from knn_ue.tasks import TASKS, Task, task_name
 from knn_ue.types import Outputs
 
 
@@ -53,9 +53,11 @@ def check_validation(examples: Sequence[Example], names: Sequence[str]) -> None:
         raise InvalidInputError(f"validation {error} (those of the training rows)") from None
 
 
-def check_rows(rows: Sequence[object], validation_rows: Sequence[object], task: Task) -> None:
+def check_rows(rows: Sequence[object], validation_rows: Sequence[object], task: str) -> None:
     """Raise unless the validation rows are labeled with classes of the training rows."""
-    check_validation(list(read_examples(validation_rows, task)), label_names(list(read_examples(rows, task)), task))
+    known = task_name(task)
+    names = label_names(list(read_examples(rows, known)), known)
+    check_validation(list(read_examples(validation_rows, known)), names)
 
 
 def score_outputs(outputs: Outputs, *, entities: bool) -> dict[str, float]:
