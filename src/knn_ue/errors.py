@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 
 class KnnUeError(Exception):
-    """Base of all errors raised on purpose by knn-ue; `shell` says the same to people at a command line."""
+    """Base of all errors that knn-ue raises; `shell` is the message for the command line."""
 
     def __init__(self, message: str, *, shell: str | None = None) -> None:
         super().__init__(message)
@@ -16,7 +16,7 @@ class InvalidInputError(KnnUeError, ValueError):
 
 
 class NotFittedError(KnnUeError, RuntimeError):
-    """A calibrator was asked for probabilities before `fit`."""
+    """A calibrator was used before `fit`."""
 
     def __init__(self, name: str, *, call: str = "fit(validation)") -> None:
         super().__init__(f"{name} is not fitted: call {call} first")

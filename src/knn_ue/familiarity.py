@@ -106,8 +106,8 @@ class TrainingSpace:
 class Familiarity:
     """How much inputs are like the training data.
 
-    `score` says how unusual a row is among the training inputs, over all views of it (see `TrainingSpace`), labels
-    unread. `p_value` compares it with the validation inputs: the share of them, this one counted in, that are at
+    `score` is how unusual a row is among the training inputs, over all its views (see `TrainingSpace`); labels are
+    not used. `p_value` compares it with the validation inputs: the share of them, this one counted in, that are at
     least as unusual. An input drawn like the validation inputs has a p-value of at most `a` with probability at
     most `a`, for every `a` and any number of validation rows: so `unfamiliar`, p <= `false_alarm_rate`, is a false
     alarm for at most that share of in-domain inputs. It says nothing about whether the answer is right. With fewer

@@ -12,7 +12,7 @@ class Shown(ABC):
 
     @abstractmethod
     def facts(self) -> Mapping[str, object]:
-        """Return what a reader should know of it, by name."""
+        """Return a summary, by name."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.facts().items())})"

@@ -34,9 +34,9 @@ Step = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Outputs(Shown):
-    """What a model says about n examples; checked once, here, and read-only from then on.
+    """What a model returns for n examples: checked when created, read-only afterwards.
 
-    `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array a
+    `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array per
     layer; `views` (n, views, k), what familiarity looks at; `groups` (n,), the sentence of each word;
     `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second";
     `words`, those of tagged sentences as they are written, for models that do not see capital letters: they are
@@ -102,7 +102,7 @@ class Outputs(Shown):
         return len(self.logits)
 
     def facts(self) -> dict[str, object]:
-        """Return what a reader should know of it, by name."""
+        """Return a summary, by name."""
         optional = ("labels", "layers", "views", "groups", "texts", "words")
         facts: dict[str, object] = {"rows": len(self), "classes": ", ".join(self.class_names or ()) or self.n_classes}
         if self.features is not None:
@@ -142,7 +142,7 @@ class Outputs(Shown):
         )
 
     def require_features(self, purpose: str) -> FloatArray:
-        """Return `features`, or say who needs them."""
+        """Return `features`, or raise an error that names `purpose`."""
         if self.features is None:
             raise InvalidInputError(
                 f"{purpose} needs features, but these Outputs have none: pass Outputs(features=...)"
@@ -150,7 +150,7 @@ class Outputs(Shown):
         return self.features
 
     def require_labels(self, purpose: str) -> IntArray:
-        """Return the labels of at least one row, or say who needs them."""
+        """Return the labels of at least one row, or raise an error that names `purpose`."""
         check_not_empty(len(self), f"the Outputs given to {purpose}")
         if self.labels is None:
             raise InvalidInputError(f"{purpose} needs labels, but these Outputs have none: pass Outputs(labels=...)")
@@ -192,7 +192,7 @@ def join_outputs(first: Outputs, *others: Outputs) -> Outputs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Neighbors:
-    """The k nearest stored examples of n queries, nearest first; equal distances by rising id.
+    """The k nearest stored examples of n queries, nearest first; equal distances are sorted by id.
 
     `distances` (n, k) are Euclidean. Where fewer than k rows were found the rest is id -1, label -1, distance inf.
     `approximate` says that an index estimated the distances; otherwise they were computed from the vectors.
@@ -223,7 +223,7 @@ class Neighbors:
 
     @property
     def n_neighbors(self) -> int:
-        """Number of neighbors asked for, found or not."""
+        """Number of neighbors requested, found or not."""
         return int(self.ids.shape[1])
 
     def take(self, rows: object) -> "Neighbors":

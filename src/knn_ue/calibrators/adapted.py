@@ -22,11 +22,11 @@ def adapt_calibrator(
     force: bool = False,
     seed: int = 0,
 ) -> tuple[Calibrator, Adaptation]:
-    """Return the calibrator with the scales that `labeled` outputs of a new domain lead to, and what they change.
+    """Return the calibrator adapted to `labeled` outputs of a new domain, and a summary of what changes.
 
     The rows must be a random sample of the domain; `sample_weight` has one number per row, or per sentence in tagging,
-    where the draw was uneven. `familiarity` is their mean p-value (`Familiarity.mean_p_value`). Predictions stay.
-    See `knn_ue.adapting.adapt_units` for when a scale is applied.
+    where the draw was uneven. `familiarity` is their mean p-value (`Familiarity.mean_p_value`). Predictions do not
+    change. See `knn_ue.adapting.adapt_units` for when a scale is applied.
 
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs

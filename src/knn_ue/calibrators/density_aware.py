@@ -28,8 +28,8 @@ class _StoredOptions:
 class DensityAwareCalibration(LogitScaling):
     """softmax(logits / T), T = w0 + sum_l w_l s_l, all w >= 0; s_l is the mean distance to the K neighbors in layer l.
 
-    `stores` are one for each layer, in the order of `Outputs.layers`; `from_layers` builds them. A layer whose
-    vectors are all alike has s_l = 0 and no influence. The mean is over the neighbors that were found; where none was,
+    There is one store for each layer, in the order of `Outputs.layers`; `from_layers` builds them. A layer whose
+    vectors are all equal has s_l = 0 and no influence. The mean is over the neighbors that were found; where none was,
     T is infinite and the answer uniform.
     """
 
@@ -78,7 +78,7 @@ class DensityAwareCalibration(LogitScaling):
         return {_name(number): store for number, store in enumerate(self._layers)}
 
     def with_stores(self, stores: Stores) -> Self:
-        """Return a copy that searches these; what was fitted is kept."""
+        """Return a copy that searches these stores and keeps the fitted parameters."""
         changed = super().with_stores(stores)
         changed._layers = tuple(stores[name] for name in self.stores)
         return changed

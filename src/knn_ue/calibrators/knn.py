@@ -90,7 +90,7 @@ class KnnUE(OneStoreScaling):
         self.params = params
 
     def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
-        """Return for each row its weight, both terms and its `top` nearest examples: why it is as sure as it is."""
+        """Return for each row its weight, both terms and its `top` nearest examples: the reasons for its score."""
         self._check_ready(outputs)
         check_positive(top, "top")
         neighbors = self._neighbors(outputs, found)[STORE]

@@ -38,8 +38,8 @@ class KnnUEEntity(KnnUE):
     Only the words of its entities are looked up in the store. `predict_proba` is that of kNN-UE without labels, fitted
     on those words; all others share one temperature. `read` adds, from a regression of a few ingredients fitted on
     whether the validation set's predicted entities are right (see `knn_ue.entities`), a score for each entity, one for
-    each sentence, and warnings where an entity may have been missed. Fitted on outputs that are no sentences with IOB2
-    tags it is kNN-UE and no more. A `ridge` below 1 lets the regression learn more of the validation set, which should
+    each sentence, and warnings where an entity may have been missed. Fitted on outputs that are not sentences with IOB2
+    tags, it is plain kNN-UE. A `ridge` below 1 lets the regression learn more of the validation set, which should
     then hold more than its own domain, such as perturbed copies.
 
     >>> from knn_ue.stores import Datastore
@@ -63,7 +63,7 @@ class KnnUEEntity(KnnUE):
 
     @property
     def reads_entities(self) -> bool:
-        """Whether it was fitted on sentences with IOB2 tags, so that `read` has something to say."""
+        """Whether it was fitted on sentences with IOB2 tags, which `read` needs."""
         return getattr(self, "entities_", None) is not None
 
     def searched(self, outputs: Outputs) -> BoolArray | None:

@@ -18,7 +18,7 @@ class _StoredOptions:
 
 
 class SoftmaxResponse(LogitScaling):
-    """The softmax of the logits; there is nothing to learn, but `fit` is needed as for every method.
+    """The softmax of the logits. Nothing is learned, but `fit` is required, as for every method.
 
     >>> outputs = Outputs(logits=[[0.0, 0.0]], labels=[0])
     >>> SoftmaxResponse().fit(outputs).predict_proba(outputs)

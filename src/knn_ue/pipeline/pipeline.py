@@ -113,7 +113,7 @@ class UncertaintyPipeline(Adjustable):
         trust_remote_code: bool = False,
         options: "PromptOptions | None" = None,
     ) -> Self:
-        """Ask a language model that was not trained for the task; see `knn_ue.encoding.CausalLMEncoder`.
+        """Prompt a language model that was not trained for the task; see `knn_ue.encoding.CausalLMEncoder`.
 
         `fit` then needs only labeled examples: some to store, some to fit on.
         """
@@ -154,7 +154,7 @@ class UncertaintyPipeline(Adjustable):
         """Store the training examples and fit the calibrator on the validation rows.
 
         `store` is where the examples are stored, an address such as "milvus://host:19530/name" (see
-        `knn_ue.stores.registry`); by default in the UE folder. At an address the index is the store's own business.
+        `knn_ue.stores.registry`); by default in the UE folder. At an address, the store chooses its own index.
 
         `max_stored` is the maximum number of them to store (words, in tagging), balanced across classes.
 
@@ -253,7 +253,7 @@ class UncertaintyPipeline(Adjustable):
         progress: Progress | bool | None = None,
         **columns: Unpack[ColumnNames],
     ) -> Outputs:
-        """Return what the model says about the rows, with labels where they have them; `Outputs` are passed on."""
+        """Return the model's outputs for the rows, with labels if they have them; `Outputs` are passed on."""
         if isinstance(rows, Outputs):
             return rows
         named, words_of = Columns(**columns), self.encoder.words_of
@@ -274,7 +274,7 @@ class UncertaintyPipeline(Adjustable):
     ) -> Evaluation:
         """Return every metric on labeled rows, the method beside the raw model; see `knn_ue.evaluate`.
 
-        With a `domain` it is measured as it answers there.
+        With a `domain`, its scores are measured.
 
         An out-of-domain set in which every row has a label that the model knows is measured too; for any other one only
         OOD metrics are reported.
@@ -298,9 +298,9 @@ class UncertaintyPipeline(Adjustable):
     def explain(
         self, inputs: object, *, top: int = 5, domain: str | None = None
     ) -> list[Explanation] | list[SentenceExplanation]:
-        """Return why each input, or each word in tagging, is as sure as it is; for kNN-UE only.
+        """Return the reasons for the score of each input (in tagging, of each word); for kNN-UE only.
 
-        With knn-ue-entity: a record a sentence, with its entities, what raised and lowered each, and what was missed.
+        With knn-ue-entity: one record per sentence, with its entities, the reasons for each, and what was missed.
         """
         calibrator = calibrator_of(self._ready(), domain)
         check_explains(calibrator, self.method_)

@@ -48,7 +48,7 @@ class NeighborStore(Protocol):
         ...
 
     def vectors_of(self, ids: Sequence[int] | IntArray) -> FloatArray | None:
-        """Return the vectors (n, d) of ids as they are searched, NaN where an id is gone; None if none are kept."""
+        """Return the vectors (n, d) of ids as they are searched, NaN for removed ids; None if no vectors are kept."""
         ...
 
     def normalized(self, features: FloatArray) -> FloatArray:
@@ -76,7 +76,7 @@ class WritableStore(NeighborStore, Protocol):
         ...
 
     def remove(self, ids: Sequence[int] | IntArray) -> None:
-        """Forget examples by id; an unknown id is an error and then nothing is removed."""
+        """Remove examples by id; if an id is unknown, nothing is removed."""
         ...
 
     def check_unchanged(self) -> None:
@@ -95,7 +95,7 @@ class TunableStore(NeighborStore, Protocol):
 
     @property
     def ids(self) -> IntArray:
-        """The ids stored now, rising."""
+        """The ids stored now, in increasing order."""
         ...
 
     def arrays(self) -> tuple[FloatArray, IntArray]:

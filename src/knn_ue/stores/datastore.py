@@ -35,7 +35,7 @@ from knn_ue.types import Neighbors, Progress
 class Datastore(Shown):
     """Labeled feature vectors that answer "which stored examples are nearest?".
 
-    Made by `build` or `load`. Every example has an id that never changes and is never given again. A store that was
+    Create it with `build` or `load`. Every example has an id that never changes and is never reused. A store that was
     loaded from a folder writes each `add` and `remove` to the folder's journal before it returns; `save` to another
     folder writes a snapshot and leaves the store itself as it was. Searches may run in other threads meanwhile.
 
@@ -147,7 +147,7 @@ class Datastore(Shown):
 
     @property
     def ids(self) -> IntArray:
-        """The ids stored now, rising."""
+        """The ids stored now, in increasing order."""
         self._state.base.check_readable()
         return np.concatenate([segment.ids[~segment.removed] for segment in self._state.segments])
 
@@ -176,9 +176,9 @@ class Datastore(Shown):
         return Neighbors(distances=distances, ids=ids, labels=labels, approximate=base.index.approximate)
 
     def use_gpu(self, number: int = 0) -> None:
-        """Search from now on with the GPU of this `number`, which takes a faiss that was built for one.
+        """Search on the GPU with this `number` from now on; needs a faiss built for GPUs.
 
-        Where it is searched belongs to the process, not to the store: `save` does not record it.
+        This applies to the process, not to the store: `save` does not record it.
         """
         with self._lock:
             base = self._state.base
@@ -187,7 +187,7 @@ class Datastore(Shown):
             )
 
     def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
-        """Return the text of each id, None where none was stored or the id is gone."""
+        """Return the text of each id, None if none was stored or the id was removed."""
         wanted = id_vector(ids, "ids")
         texts: list[str | None] = [None] * len(wanted)
         for segment in self._state.segments:
@@ -197,7 +197,7 @@ class Datastore(Shown):
         return texts
 
     def vectors_of(self, ids: Sequence[int] | IntArray) -> FloatArray | None:
-        """Return the vectors (n, d) of ids as they are searched, NaN where an id is gone; None if none are kept."""
+        """Return the vectors (n, d) of ids as they are searched, NaN for removed ids; None if no vectors are kept."""
         wanted = id_vector(ids, "ids")
         vectors = np.full((len(wanted), self.n_columns), np.nan, dtype=np.float32)
         for segment in self._state.segments:
@@ -208,7 +208,7 @@ class Datastore(Shown):
         return vectors
 
     def normalized(self, features: object) -> FloatArray:
-        """Return `features` (n, d) as this store compares them: what `vectors_of` may be held against."""
+        """Return `features` (n, d) normalized as in this store, to compare with `vectors_of`."""
         return self._normalization(self._checked_features(features))
 
     def add(self, features: object, labels: object, *, texts: Sequence[str] | None = None) -> IntArray:
@@ -225,7 +225,7 @@ class Datastore(Shown):
         return ids
 
     def remove(self, ids: object) -> None:
-        """Forget examples by id; an unknown id is an error and then nothing is removed."""
+        """Remove examples by id; if an id is unknown, nothing is removed."""
         wanted = np.unique(id_vector(ids, "ids"))
         with self._lock:
             rows = [segment.rows_of(wanted) for segment in self._state.segments]
@@ -235,7 +235,7 @@ class Datastore(Shown):
             self._make(Removed(ids=wanted))
 
     def compact(self) -> None:
-        """Rebuild the index over the examples stored now; ids stay, removed rows and the journal go.
+        """Rebuild the index over the examples stored now; ids stay, removed rows and the journal are dropped.
 
         Holds a second copy of the vectors while it works; a crash leaves the store as it was. Where too few rows are
         left to train the index, they are searched exactly. A store that keeps no vectors cannot be compacted.
@@ -281,7 +281,7 @@ class Datastore(Shown):
             return write_rows(path, base, changes=state.changes())
 
     def snapshot(self) -> "Datastore":
-        """Return the examples as they are now in a store without a folder: later changes to either stay its own."""
+        """Return a copy of the examples in a store without a folder; later changes to one do not affect the other."""
         store = copy(self)
         store._lock = RLock()
         store._state = replace(self._state, added=replace(self._state.added, shared=True), stored=None, journal=None)
@@ -298,7 +298,7 @@ class Datastore(Shown):
         return vectors, segment.labels
 
     def reindexed(self, index: str | IndexOptions) -> "Datastore":
-        """Return a store of the same examples, ids and all, that is searched by another index and has no folder."""
+        """Return a store of the same examples and ids with another index and without a folder."""
         vectors, segment = self._settled()
         options = index_options(index, *vectors.shape)
         rebuilt = replace(segment, index=build_index(vectors, options))
@@ -320,7 +320,7 @@ class Datastore(Shown):
         return store
 
     def facts(self) -> dict[str, object]:
-        """Return what a reader should know of it, by name."""
+        """Return a summary, by name."""
         facts = {"examples": len(self), "columns": self.n_columns, "index": self.options, "where": self.where}
         return facts if self._normalization.kind == "none" else facts | {"normalize": self._normalization.kind}
 

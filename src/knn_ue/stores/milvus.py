@@ -271,7 +271,7 @@ class MilvusStore:
         return rows.ids
 
     def remove(self, ids: object) -> None:
-        """Forget examples by id; an unknown id is an error and then nothing is removed."""
+        """Remove examples by id; if an id is unknown, nothing is removed."""
         wanted = np.unique(id_vector(ids, "ids"))
         stored = self._calls.fetch(known_ids(wanted.tolist()), [], strong=True)
         unknown = [number for number in wanted.tolist() if number not in stored]

@@ -109,7 +109,7 @@ class IndexOptions:
     """How to search: a faiss factory string and the settings that reach the index inside it.
 
     `factory="Flat"` is exact. `n_probe` lists of an IVF and `ef_search` candidates of an HNSW are visited;
-    `refine_factor` times as many candidates as asked for are fetched before exact distances decide.
+    `refine_factor` candidates per neighbor are fetched before exact distances decide.
     A trailing ",RFlat" is understood as `refine_factor` (4 unless given): our own vectors refine, without a copy.
     With `recompute=False` the index's own approximate distances are kept and the vectors are not looked at: the
     fastest search, whose distances are those of the reduced and quantized vectors (`Neighbors.approximate`).
