@@ -26,7 +26,9 @@ from typing import Any
 
 MILVUS, MILVUS_VENV, RAY = "KNN_UE_TEST_MILVUS", "KNN_UE_TEST_MILVUS_VENV", "KNN_UE_TEST_RAY"
 MILVUS_OPEN = "KNN_UE_TEST_MILVUS_OPEN"  # set where a server may listen on all interfaces, as in a container of CI
-_START_SECONDS = 150
+# A busy machine takes longer to start a node than the 30 seconds that Ray allows; commands that start one inherit it.
+PATIENT = {"RAY_raylet_start_wait_time_s": "100"}
+_START_SECONDS = 300
 _PORT, _HEALTH_PORT = 19530, 9091
 
 # Runs inside the server's own environment. The wrapper of the package leaves its server running when it is stopped, so
@@ -196,16 +198,24 @@ def ray_node(host: str, folder: Path, *, head: str | None = None, cpus: int = 1)
         "--object-store-memory=100000000",
         "--disable-usage-stats",
     ]
-    env = os.environ | {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-    with tempfile.TemporaryFile() as log:  # no pipe: the node's processes would keep it open
-        done = subprocess.run(
-            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, timeout=120
+    env = os.environ | PATIENT | {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    for attempt in (1, 2, 3):  # on a busy machine the parts of a node give up waiting for each other
+        with tempfile.TemporaryFile() as log:  # no pipe: the node's processes would keep it open
+            done = subprocess.run(
+                [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, timeout=300
+            )
+            log.seek(0)
+            words = log.read().decode()[-2000:]
+        if done.returncode == 0:
+            return head or f"{host}:{port}"
+        raylet = "".join(
+            path.read_text("utf-8", "replace")[-1000:] for path in folder.glob("session_latest/logs/raylet.err")
         )
-        log.seek(0)
-        if done.returncode:
-            end_node(folder)
-            raise RuntimeError(f"ray start failed: {log.read().decode()[-2000:]}")
-    return head or f"{host}:{port}"
+        end_node(folder)
+        folder.mkdir()
+        sys.stderr.write(f"ray start failed, attempt {attempt}: {words[-200:]} {raylet}\n")
+    end_node(folder)
+    raise RuntimeError(f"ray start failed: {words}")
 
 
 def ray_folder() -> Path:
@@ -301,7 +311,7 @@ def _start_ray(folder: Path, started: Started) -> dict[str, str]:
     token = folder / "ray_token"
     token.touch(mode=0o600)
     token.write_text(secrets.token_hex(32), encoding="utf-8")
-    access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
+    access = PATIENT | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token.absolute())}
     os.environ.update(access)
     folders = [ray_folder(), ray_folder()]
     started.note(ray_folders=[str(found) for found in folders])

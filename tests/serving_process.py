@@ -48,11 +48,11 @@ class Server:
         # In small steps: a machine that stops all processes for a while must not count as waiting.
         assert any(self._listening.wait(0.1) for _ in range(10 * _LOADING)), "the server does not come up"
         if not self.port:
-            self.process.wait(30)
+            self.process.wait(120)
             raise RuntimeError("".join(self.lines))
         return self
 
-    def ask(self, method: str, path: str, body: Any = None, *, timeout: float = 60, **headers: str) -> tuple[int, Any]:
+    def ask(self, method: str, path: str, body: Any = None, *, timeout: float = 300, **headers: str) -> tuple[int, Any]:
         """Return the status and the JSON of an answer; an OSError where the connection broke."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
@@ -68,7 +68,7 @@ class Server:
     def post(self, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
         return self.ask("POST", path, body, **options)
 
-    def end(self, sent: signal.Signals = signal.SIGTERM, *, seconds: float = 60) -> int:
+    def end(self, sent: signal.Signals = signal.SIGTERM, *, seconds: float = 300) -> int:
         """Send a signal and return the exit code; the log is complete then."""
         if self.process.poll() is None:
             self.process.send_signal(sent)
@@ -86,7 +86,7 @@ def serving(folder: Path, *arguments: object, env: dict[str, str] | None = None)
     finally:
         if server.process.poll() is None:
             server.process.kill()
-        server.process.wait(30)
+        server.process.wait(120)
         server._reader.join(10)
         assert server.process.stderr is not None
         server.process.stderr.close()

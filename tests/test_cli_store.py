@@ -51,7 +51,7 @@ def on_milvus(command, folder):
         capture_output=True,
         text=True,
         env=os.environ | ENV | {"KNN_UE_STORE_TOKEN": TOKEN},
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -89,10 +89,13 @@ def test_a_run_killed_at_random_moments_and_resumed_has_the_same_cells(data, enc
     whole = start_command(tmp_path / "log", *arguments, "--out", tmp_path / "whole")
     assert wait(whole, 900) == 0, (tmp_path / "log").read_text()
     took = time.monotonic() - began
+    codes = []
     for _ in range(3):
         process = start_command(tmp_path / "log", *arguments, "--out", tmp_path / "killed")
         time.sleep(chance.uniform(0.1, 0.3) * took)
-        assert kill(process) == -9, "it ended before it was killed"
+        codes.append(kill(process))
+    # Where others have left the machine meanwhile, the last of them may have had the time to end.
+    assert codes[0] == -9 and set(codes) <= {-9, 0}, codes
     resumed = start_command(tmp_path / "log", *arguments, "--out", tmp_path / "killed")
     assert wait(resumed, 900) == 0, (tmp_path / "log").read_text()
 

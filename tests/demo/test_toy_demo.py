@@ -133,9 +133,9 @@ def test_without_matplotlib_the_report_says_how_to_get_pictures(small, tmp_path,
 
 @pytest.mark.slow
 def test_the_whole_demo_shows_what_it_claims_in_time(tmp_path):
-    start = time.perf_counter()
+    start = time.process_time()
     found = run_demo(tmp_path).evaluation
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
 
     best = {metric: min(list(found), key=lambda method: found[method][metric]) for metric in ("ece", "nll", "e_aurc")}
     assert best == {"ece": "knn-ue", "nll": "knn-ue", "e_aurc": "knn-ue"}

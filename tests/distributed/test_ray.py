@@ -95,7 +95,7 @@ def test_a_killed_driver_is_resumed_to_the_same_bytes(ue, rows, undisturbed, tmp
     output = tmp_path / "out"
     options = ["--engine", "ray", "--address", os.environ[RAY], "--part-rows", PART_ROWS, "--device", "cpu"]
     with start("predict", ue, "--input", rows, "--output", output, *options) as driver:
-        end = time.monotonic() + 300
+        end = time.monotonic() + 600
         while len(list(output.glob("part-*"))) < 3:
             assert driver.poll() is None, driver.stderr.read()
             assert time.monotonic() < end, "no parts appeared"
@@ -143,7 +143,7 @@ def test_a_local_cluster_is_started_and_ended_by_the_command(ue, tmp_path):
         capture_output=True,
         text=True,
         env=os.environ | ENV,
-        timeout=240,
+        timeout=600,
         check=False,
     )
 

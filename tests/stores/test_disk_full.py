@@ -134,7 +134,7 @@ def test_a_disk_that_fills_up_and_is_freed_again_loses_nothing(tmp_path):
         pytest.skip("no small file system can be mounted here")
 
     done = subprocess.run(
-        [*mounted, sys.executable, "-c", FILL, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+        [*mounted, sys.executable, "-c", FILL, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
     )
 
     assert done.stdout.strip() == "whole", done.stderr[-2000:]

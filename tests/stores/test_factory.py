@@ -72,7 +72,7 @@ except StorageError as error:
 
 
 def compact(folder):
-    done = subprocess.run([sys.executable, "-c", COMPACT, str(folder)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", COMPACT, str(folder)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, (done.returncode, done.stderr[-500:])
     return done.stdout
 

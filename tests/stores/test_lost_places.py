@@ -212,7 +212,7 @@ for ask in asked:
 
 def run(code, *arguments):
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300
     )
 
 

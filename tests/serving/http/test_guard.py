@@ -142,14 +142,14 @@ def test_too_many_open_requests_are_refused(folders, client_of):
 
     def hold(works):
         entered.set()
-        release.wait(30)
+        release.wait(300)
         return run(works)
 
     service = client.app.state.service
     run, service.batcher._run = service.batcher._run, hold
     thread = threading.Thread(target=lambda: held.append(client.post("/predict", json={"inputs": "a film"})))
     thread.start()
-    assert entered.wait(30)
+    assert entered.wait(300)
     refused = client.get("/info")
     probe = client.get("/health")
     release.set()

@@ -204,7 +204,7 @@ def test_too_many_connections_are_refused_in_words_and_files_stay_free(folder):
         assert more[-1].recv(1000) == b""  # not even told: the last files are for the folder
         for one in (*idle, *more):
             one.close()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while server.post("/examples", {"examples": [{"text": "there is room", "label": "pos"}]})[0] != 201:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -221,7 +221,7 @@ def test_a_client_that_hangs_up_frees_its_place(folder):
             with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
                 client.sendall(HEAD % len(body) + body)
                 time.sleep(0.02)  # it is read, and waits
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while server.post("/predict", {"inputs": "a film"})[0] != 200:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -244,7 +244,7 @@ def test_slow_and_broken_clients_hold_nobody_up(folder):
                 client.sendall(content)
                 slow.append(client)
         for garbage in (b"\x16\x03\x01\x02", b"\0" * 500, b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 100_000):
-            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
                 client.sendall(garbage)
         begun = time.monotonic()
         assert server.post("/predict", {"inputs": "a film"})[0] == 200
@@ -267,7 +267,7 @@ def test_sighup_reads_the_folder_again(folder, tmp_path):
     with serving(path) as server:
         assert run("index", "add", path, "--input", rows, "--device", "cpu").exit_code == 0
         os.kill(server.pid, signal.SIGHUP)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while server.ask("GET", "/info")[1]["n_stored"] != 61:
             assert time.monotonic() < deadline
             time.sleep(0.05)

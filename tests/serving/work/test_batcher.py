@@ -21,7 +21,7 @@ class Model:
 
     def __call__(self, works):
         self.entered.set()
-        assert self.gate.wait(30)
+        assert self.gate.wait(300)
         self.batches.append(list(works))
         if "bad" in works:
             raise ValueError("a bad one")
