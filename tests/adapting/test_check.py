@@ -32,7 +32,7 @@ def test_a_calibrated_domain_is_left_alone_and_the_reason_is_given():
     found = adapt_units({"rows": scores(says=0.7, seed=1)})
 
     assert not found.applied and found.log_scales == {"rows": 0.0}
-    assert "no sure gain" in found.doubts[0]
+    assert "no significant gain" in found.doubts[0]
 
 
 def test_the_gate_passes_few_calibrated_domains():
@@ -53,7 +53,7 @@ def test_rows_that_are_no_random_sample_change_nothing():
 def test_force_applies_and_says_so():
     found = adapt_units({"rows": scores(says=0.7)}, random_sample=False, force=True)
 
-    assert found.applied and "since you forced it" in found.doubts[0]
+    assert found.applied and "because you forced it" in found.doubts[0]
 
 
 def test_too_few_rows_change_nothing():
@@ -132,7 +132,7 @@ def test_nothing_speaks_against_a_scale_from_enough_rows_that_gains():
     few, enough = (adapt_units({"rows": scores(n=n, says=0.99, right=0.5)}) for n in (29, 30))
 
     assert enough.applied and enough.doubts == ()
-    assert few.doubts == ("29 labeled rows say little, 50 are good: label more of them",)
+    assert few.doubts == ("29 labeled rows are few: label about 50",)
 
 
 @pytest.mark.slow

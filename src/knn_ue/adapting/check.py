@@ -217,7 +217,7 @@ def _mean(values: FloatArray | BoolArray, weights: FloatArray) -> float:
 
 def _doubts(found: Adaptation, *, force: bool) -> list[str]:
     """Return what speaks against the scale, most serious first."""
-    unit, ending = found.main, "it is applied since you forced it" if force else "nothing was changed"
+    unit, ending = found.main, "applied because you forced it" if force else "nothing was changed"
     doubts = []
     if not found.random_sample:
         doubts.append(
@@ -229,12 +229,14 @@ def _doubts(found: Adaptation, *, force: bool) -> list[str]:
             f"the model is wrong on all {unit.n}: is this a random sample, and are the labels those of the model?"
         )
     if found.n_rows < MIN_ROWS:
-        doubts.append(f"{found.n_rows} labeled rows are too few, at least {MIN_ROWS} are needed, 50 are good: {ending}")
+        doubts.append(
+            f"{found.n_rows} labeled rows are too few, at least {MIN_ROWS} are needed, about 50 are better: {ending}"
+        )
     elif found.n_rows < FEW_ROWS:
-        doubts.append(f"{found.n_rows} labeled rows say little, 50 are good: label more of them")
+        doubts.append(f"{found.n_rows} labeled rows are few: label about 50")
     if found.n_rows >= MIN_ROWS and not _passes(unit.gain, found.unchanged):
         doubts.append(
-            f"no sure gain: twice the gain in log-likelihood is {unit.gain:.1f} and must exceed {GATE:g}: {ending}"
+            f"no significant gain: twice the log-likelihood gain is {unit.gain:.1f} and must exceed {GATE:g}: {ending}"
         )
     if abs(unit.log_scale) > LARGEST - 0.01:
         doubts.append("the scale is at its bound: check the labels")

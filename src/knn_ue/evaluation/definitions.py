@@ -68,19 +68,19 @@ DEFINITIONS = MappingProxyType(
         "confidence": "the probability of the answer given, the most probable class. Raw: the model's own softmax.",
         "accuracy": "the share of right answers.",
         "ECE": "answers are put into bins of equal width by confidence; the gap between mean confidence and accuracy "
-        "of each bin, averaged over the answers. 0 % means that of the answers given 80 %, 80 % are right. MCE is the "
-        "largest gap of a bin.",
+        "of each bin, averaged over the answers. 0 % means that 80 % of the answers with a confidence of 80 % are "
+        "right. MCE is the largest gap of a bin.",
         "AURC and E-AURC": "answer the most confident rows first and average the share of wrong ones over all numbers "
         "of rows answered; E-AURC is that minus the best possible at this accuracy. Times 1000. 0 means that every "
-        "right answer has more confidence than every wrong one.",
-        "AUGRC": "as AURC, with the share of all rows that are answered and wrong in place of the error rate. "
+        "right answer has a higher confidence than every wrong one.",
+        "AUGRC": "like AURC, with the share of all rows that are answered and wrong instead of the error rate. "
         "Times 1000. Risk at 80 % coverage is the error rate of the 80 % most confident rows, coverage at 5 % risk the "
         "largest share of rows that can be answered with at most 5 % errors.",
-        "calibration and refinement": "the parts of a score of the predicted class that the best rising map of the "
-        "confidence would save, and that would be left.",
-        "smooth ECE": "as ECE, with a kernel in place of bins; its width is the error itself.",
-        "AUROC": "the chance that a right answer has more confidence than a wrong one; in OOD detection: that a test "
-        "row has more than an out-of-domain row. 50 % is chance.",
+        "calibration and refinement": "the part of the Brier score or NLL of the predicted class that the best "
+        "increasing map of the confidence would remove, and the rest.",
+        "smooth ECE": "like ECE, with a kernel instead of bins; the error itself sets its width.",
+        "AUROC": "the probability that a right answer has a higher confidence than a wrong one; in OOD detection, that "
+        "a test row has a higher one than an out-of-domain row. 50 % is chance.",
         "familiarity": "how much a row is like the training data, whatever the model answers. In OOD detection it "
         "stands beside the methods, which detect by low confidence.",
         "FPR@95": "the share of out-of-domain rows that pass as in-domain if 95 % of the test rows must pass.",

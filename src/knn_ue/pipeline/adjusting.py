@@ -49,7 +49,7 @@ class Adjustable(WithFitted, ABC):
         add: bool = False,
         force: bool = False,
     ) -> Adaptation:
-        """Recalibrate for a new domain with a few labeled rows of it (50 are good); predictions stay.
+        """Recalibrate for a new domain with a few labeled rows of it (about 50); predictions do not change.
 
         `domain` names it for later calls; "default" answers inputs that name none. The rows must be a random sample of
         the domain: corrections are not. They may carry a `sample_weight` (see `sample`). What is returned says what

@@ -174,7 +174,7 @@ def of_entities(
 def explain_outputs(
     examples: Sequence[Example], outputs: Outputs, calibrator: Calibrator, familiarity: Familiarity | None, *, top: int
 ) -> list[Explanation] | list[SentenceExplanation]:
-    """Return why each example, or each word, is as sure as it is; a record a sentence where entities are scored."""
+    """Return the reasons for the score of each example or word; one record per sentence where entities are scored."""
     if not len(outputs):
         return []
     if calibrator.reads_entities:

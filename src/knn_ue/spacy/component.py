@@ -131,7 +131,7 @@ class EntityConfidence(DocComponent):
     def adapt(
         self, docs: Iterable[Any], *, domain: str = DEFAULT, add: bool = False, force: bool = False
     ) -> Adaptation:
-        """Recalibrate for another domain with a few docs of it (50 are good) whose `ents` are right.
+        """Recalibrate for another domain with a few docs of it (about 50) whose `ents` are right.
 
         They must be a random sample, not corrections. "default" is used from then on; another name where `domain` of
         the component says so. What is returned says what changes; see `UncertaintyPipeline.adapt`.

@@ -162,12 +162,14 @@ def _verdict(
     if distance is not None and distance.beyond >= _alarm(n_inputs):
         reasons.append(f"{distance.beyond:.0%} are farther from the training data than {usual} of the validation rows")
     if agreement is not None and n_near >= ENOUGH and agreement.beyond >= _alarm(n_near):
-        reasons.append(f"{agreement.beyond:.0%} have neighbors that agree less than those of {usual} of them")
+        reasons.append(
+            f"{agreement.beyond:.0%} have neighbors that agree less than with {usual} of the validation rows"
+        )
     if reasons:
         return "moving", f"The traffic is moving away from the training data: of the last {n_inputs} inputs " + (
             " and ".join(reasons) + "."
         )
-    return "steady", f"The last {n_inputs} inputs lie among the training data as the validation rows do."
+    return "steady", f"The last {n_inputs} inputs are as close to the training data as the validation rows."
 
 
 def _alarm(n_rows: int) -> float:
