@@ -201,7 +201,7 @@ def fit(
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
     if index == "auto" and tuned:
         indexes = {str(found.options) for found in tuned}
-        say(f"index: {', '.join(indexes)} (knn-ue index tune shows what else was tried)")
+        say(f"index: {', '.join(indexes)} (knn-ue index tune --thorough compares others)")
     for made in fitted.decisions:
         typer.echo(str(made))
     if threshold is not None and not threshold.found:

@@ -130,7 +130,7 @@ def _met(name: str, calibrator: Calibrator, outputs: Outputs, familiarity: Famil
         unfamiliar=float(familiarity.is_unfamiliar(p_values).mean()),
         before=before,
         after=float(np.mean(after)) if after else None,
-        spread=float(np.std(after)) if after else 0.0,
+        spread=float(np.std(after, ddof=1)) if after else 0.0,
         n_labels=n_labels,
     )
 
