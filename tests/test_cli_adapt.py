@@ -82,6 +82,7 @@ def test_undo_forgets_the_domain(made, tmp_path):
     assert again.exit_code == 1 and "is not a domain" in again.output
 
 
+@pytest.mark.slow
 def test_rows_that_are_no_random_sample_change_nothing(made):
     result = run("adapt", made[0], "--labeled", made[1], "--domain", "corrections", "--not-random")
 

@@ -51,6 +51,7 @@ def test_predict_shows_the_texts_of_the_neighbors(ue, tmp_path):
     assert [near["text"] for near in answer["neighbors"]] == [text_rows(1)[0]["text"]]
 
 
+@pytest.mark.slow
 def test_examples_are_added_to_every_layer_and_removed_from_every_layer(ue, new):
     added = json.loads(run("index", "add", ue, "--input", new, "--json").stdout)
     after_add = ids_of(ue)
@@ -84,6 +85,7 @@ def test_nothing_changes_if_an_id_is_unknown(ue):
     assert (result.exit_code, ids_of(ue)) == (1, [list(range(60))] * N_LAYERS)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_between_two_layers_leaves_all_layers_as_they_were(ue, new, monkeypatch):
     written = []
 

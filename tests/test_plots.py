@@ -49,6 +49,7 @@ def test_one_array_is_drawn_as_model(draw, blobs):
     assert any(text.startswith("model  (") for text in texts_of_legend(figure.axes[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", ALL)
 def test_one_row_can_be_drawn(draw):
     draw(np.array([[0.2, 0.8]]), np.array([1])).savefig(io.BytesIO(), format="png")

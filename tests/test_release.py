@@ -37,6 +37,7 @@ def test_the_declared_python_versions_are_those_the_workflow_tests():
     assert declared == set(re.findall(r'"(3\.\d+)"', (ROOT / ".github/workflows/test.yml").read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "pattern"),
     [

@@ -168,6 +168,7 @@ def test_it_is_evaluated_beside_the_raw_model(pipe):
     assert NAME in pipe.evaluate(ROWS[TEXT](30, start=300))
 
 
+@pytest.mark.slow
 def test_the_commands_fit_predict_and_evaluate_with_it(model, tmp_path):
     train, validation, test = data_of("text", tmp_path)
     ue, answers = tmp_path / "ue", tmp_path / "answers.jsonl"

@@ -101,6 +101,7 @@ def test_save_load_and_refit_keep_it(made, tmp_path):
     assert again("a film")[0].decisions == {"checked_by": "nobody"}
 
 
+@pytest.mark.slow
 def test_predict_evaluate_and_explain_run_on_the_command_line(made, tmp_path):
     source = write_rows(tmp_path / "input.jsonl", ROWS[TEXT](3, start=300))
 

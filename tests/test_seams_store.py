@@ -15,6 +15,7 @@ from knn_ue.pipeline.editing import add_rows, edit_stores
 from knn_ue.storage import read_folder, write_folder
 from knn_ue.stores import STORES, Datastore, NeighborStore, StoreKind, TunableStore, WritableStore, open_store
 from knn_ue.types import Neighbors
+from marks import slow_but
 from pipelines import N_NEIGHBORS, TEXT, fit
 from tiny_models import ROWS, one_thread, text_rows, tiny_model
 
@@ -160,7 +161,7 @@ def test_it_gives_the_answers_of_a_datastore_of_the_same_rows(pipe, model):
 
 
 @pytest.mark.parametrize("risk", [None, 0.9])
-@pytest.mark.parametrize("method", ["knn-ue", "dac"])
+@pytest.mark.parametrize("method", slow_but("dac", ["knn-ue", "dac"]))
 def test_fit_searches_the_validation_rows_once(method, risk, model):
     pipe = fit(model, TEXT, store=ADDRESS, method=method, target_risk=risk)
 

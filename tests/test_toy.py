@@ -132,6 +132,7 @@ def test_knn_ue_beats_temperature_scaling_where_labels_are_mixed_in_pockets(seed
     assert scores["knn-ue"][1] < 0.7 * scores["temperature"][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_only_the_label_term_finds_the_pockets(seed):
     train, validation, test, _ = pockets(seed=seed, **QUICK)

@@ -15,6 +15,7 @@ from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import MethodVariant
 from tiny_data import tiny_scale
 
+pytestmark = pytest.mark.slow  # five runs are trained and measured
 BLOCK = Block(setup="sentiment", part="away", paper=None, measures=("ece", "right"))
 KNN, SOFTMAX, PASSES = (MethodVariant(method=name) for name in ("knn-ue", "softmax", "mc-dropout"))
 N_PASSES_ROWS = 8

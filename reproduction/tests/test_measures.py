@@ -83,6 +83,7 @@ def test_measures_of_entities_are_those_of_one_draw_after_the_other():
     assert_equal_ways(samples, [name for name in MEASURES if name not in ("human", "class_auroc")], [N_TEXTS])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [texts, entities])
 def test_detection_is_that_of_one_draw_after_the_other(make):
     rng = np.random.default_rng(5)

@@ -79,6 +79,7 @@ def test_the_numbers_after_come_from_scales_that_have_not_seen_the_row():
     assert 1 < len(np.unique(scales)) <= 10  # folds
 
 
+@pytest.mark.slow
 def test_the_numbers_before_and_after_are_those_of_the_scores():
     says = np.random.default_rng(2).uniform(0.85, 0.99, 80)
     right = np.arange(80) % 3 > 0
@@ -122,6 +123,7 @@ def test_the_quick_scale_is_the_one_that_is_applied(says, applied):
     assert ("not applied" in str(found)) == (not applied)
 
 
+@pytest.mark.slow
 def test_ten_rows_are_enough_and_nine_are_not():
     nine, ten = (adapt_units({"rows": scores(n=n, right=0.1)}) for n in (9, 10))
 

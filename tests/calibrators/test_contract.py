@@ -7,6 +7,7 @@ from knn_ue.calibrators import SoftmaxResponse
 from knn_ue.errors import InvalidInputError, NotFittedError, StorageError
 from knn_ue.methods import METHODS, load_calibrator, make_calibrator
 from knn_ue.types import Outputs
+from marks import slow_but
 
 # A flow is trained in nearly each test of this one: `make check` leaves it to `make test`.
 SLOW = {"density-softmax"}
@@ -61,7 +62,7 @@ def test_the_order_of_rows_does_not_matter(name, fitted, hard_toy):
     np.testing.assert_allclose(shuffled, fitted[name].predict_proba(hard_toy[2])[order], rtol=1e-9)
 
 
-@pytest.mark.parametrize("size", [1, 7, 300])
+@pytest.mark.parametrize("size", slow_but(300, [1, 7, 300]))
 def test_the_batch_size_does_not_matter(name, fitted, hard_toy, size):
     test = hard_toy[2].take(slice(0, 301))
 
@@ -142,7 +143,7 @@ def test_fit_is_no_worse_than_softmax_on_validation(name, fitted, hard_toy):
     assert log_loss(fitted[name].predict_proba(validation), validation.labels) <= log_loss(softmax, validation.labels)
 
 
-@pytest.mark.parametrize("factor", [1e-3, 1e3])
+@pytest.mark.parametrize("factor", slow_but(1e3, [1e-3, 1e3]))
 def test_the_scale_of_the_logits_does_not_matter_to_the_fit(name, hard_toy, factor):
     if name == "density-softmax" or METHODS[name].calibrator is SoftmaxResponse:
         pytest.skip(f"{name} takes the logits as they are: it has no temperature")

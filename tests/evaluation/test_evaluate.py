@@ -211,6 +211,7 @@ def test_words_of_one_sentence_are_drawn_together():
     assert widths[1] > 2 * widths[0]
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_intervals():
     first, second = (evaluate(FixedTemperature(2.0), small(), n_bootstrap=20, seed=7).to_json() for _ in range(2))
 

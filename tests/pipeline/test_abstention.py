@@ -105,6 +105,7 @@ def test_the_split_keeps_sentences_whole(models):
     assert not set(groups[held_out]) & set(groups[~held_out])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:no threshold")
 def test_only_the_seed_decides_which_rows_are_held_out(models):
     held_out = [

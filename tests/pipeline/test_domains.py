@@ -104,6 +104,7 @@ def test_domains_are_saved_and_opened_again(adapted, tmp_path):
     assert opened("a text", domain="reviews") == adapted("a text", domain="reviews")
 
 
+@pytest.mark.slow
 def test_adapting_a_folder_keeps_its_datastore_where_it_is(fitted, tmp_path):
     pipe = copy_of(fitted[TEXT])
     pipe.save(tmp_path / "ue")
@@ -116,6 +117,7 @@ def test_adapting_a_folder_keeps_its_datastore_where_it_is(fitted, tmp_path):
     assert list(UncertaintyPipeline.load(tmp_path / "ue", device="cpu").domains_) == ["reviews"]
 
 
+@pytest.mark.slow
 def test_labels_are_added_to_those_the_domain_has(fitted):
     pipe = copy_of(fitted[TEXT])
     pipe.adapt(shifted(pipe, 20), domain="reviews")

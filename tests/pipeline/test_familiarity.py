@@ -57,6 +57,7 @@ def test_a_sentence_without_words_has_no_familiarity(fitted):
     assert empty.familiarity is None and full.familiarity is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["temperature", "knn-ue"])
 def test_familiarity_is_saved_and_read_again(models, tmp_path, method):
     pipe = fit(models[TEXT], TEXT, method=method, false_alarm_rate=0.2, index="exact")

@@ -12,6 +12,7 @@ from knn_ue.errors import StorageError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.storage import write_folder
 from knn_ue.stores import Datastore
+from marks import slow_but
 from pipelines import N_NEIGHBORS, TEXT, WORDS, fit, said_by_the_model
 from tiny_models import ROWS, TASKS
 
@@ -32,7 +33,7 @@ def reload(folder):
     return UncertaintyPipeline.load(folder, device="cpu")(ROWS[TEXT](5, start=300))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", slow_but(WORDS, TASKS))
 def test_a_moved_folder_gives_identical_answers_without_the_model_folder(task, models, tmp_path):
     model = shutil.copytree(models[task], tmp_path / "model")
     pipe = fit(model, task)
@@ -70,6 +71,7 @@ def test_a_loaded_pipeline_can_be_saved_in_place(saved):
     assert reload(folder) == expected
 
 
+@pytest.mark.slow
 def test_a_loaded_pipeline_can_be_saved_elsewhere(saved, tmp_path):
     folder, expected = saved
     UncertaintyPipeline.load(folder, device="cpu").save(tmp_path / "copy")
@@ -79,6 +81,7 @@ def test_a_loaded_pipeline_can_be_saved_elsewhere(saved, tmp_path):
     assert reload(tmp_path / "copy") == expected
 
 
+@pytest.mark.slow
 def test_a_refitted_pipeline_replaces_what_the_folder_held(saved):
     folder, _ = saved
     pipe = UncertaintyPipeline.load(folder, device="cpu")

@@ -9,6 +9,7 @@ from cli_files import run, write_rows
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.stores import balanced_rows
+from marks import slow_but
 from pipelines import N_NEIGHBORS, TEXT, WORDS
 from tiny_models import ROWS
 
@@ -16,7 +17,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 
-@pytest.mark.parametrize("method", ["knn-ue", "dac"])
+@pytest.mark.parametrize("method", slow_but("dac", ["knn-ue", "dac"]))
 @pytest.mark.parametrize("task", [TEXT, WORDS])
 def test_the_store_holds_a_balanced_sample(task, method, models):
     pipe = UncertaintyPipeline.from_pretrained(models[task], task, device="cpu", all_layers=method == "dac")

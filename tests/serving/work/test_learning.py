@@ -117,6 +117,7 @@ def test_all_layers_of_dac_learn_in_one_step(folder, client_of):
     assert {tuple(store.ids.tolist()) for store in layers} == {tuple(n for n in range(61) if n != 3)}
 
 
+@pytest.mark.slow
 def test_refit_uses_what_was_learned(folder, client_of):
     path = folder()
     client = client_of(path)

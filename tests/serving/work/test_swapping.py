@@ -58,6 +58,7 @@ def test_a_broken_folder_does_not_take_over(folder, client_of, tmp_path):
     assert "damaged" in client.get("/info").json()["reload_error"]
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_task_does_not_take_over(folder, folders, client_of, tmp_path):
     current = tmp_path / "current"
     current.symlink_to(folder())
