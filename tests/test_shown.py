@@ -1,9 +1,11 @@
 """Objects say what they are at a prompt and in a notebook; nothing of the data reaches the page unescaped."""
 
+import re
+
 import numpy as np
 import pytest
 
-from knn_ue import Datastore, KnnUE, Outputs, TemperatureScaling, UncertaintyPipeline, evaluate
+from knn_ue import Datastore, Familiarity, KnnUE, Outputs, TemperatureScaling, UncertaintyPipeline, evaluate
 from knn_ue.answers import Answer, AnswerList, Entity, MissedEntity, NeighborExample, SentenceAnswer, Word
 
 EVIL = '<script>alert("x")</script>'
@@ -75,9 +77,16 @@ def test_a_store_says_how_much_it_holds(fitted):
 
 
 def test_a_calibrator_says_what_was_fitted(fitted, outputs):
-    assert "params=WeightParams(alpha=" in repr(fitted)
+    assert re.search(r"params=WeightParams\(alpha=[\d.]{1,6}(e[+-]\d+)?, tau=", repr(fitted))
+    assert "usual distance term=" in repr(fitted)
+    assert "typical" not in repr(fitted)
     assert "fitted=no: call fit(validation)" in repr(TemperatureScaling())
     assert "temperature=" in repr(TemperatureScaling().fit(outputs))
+
+
+def test_familiarity_says_what_it_was_fitted_on(outputs):
+    assert repr(Familiarity(outputs)) == "Familiarity(false_alarm_rate=0.01, fitted=no: call fit(validation))"
+    assert repr(Familiarity(outputs).fit(outputs)) == "Familiarity(false_alarm_rate=0.01, fitted on=60 rows)"
 
 
 def test_outputs_say_their_shape_and_not_their_numbers(outputs):

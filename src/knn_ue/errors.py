@@ -16,7 +16,7 @@ class InvalidInputError(KnnUeError, ValueError):
 
 
 class NotFittedError(KnnUeError, RuntimeError):
-    """A calibrator was used before `fit`."""
+    """A calibrator or pipeline was used before `fit`."""
 
     def __init__(self, name: str, *, call: str = "fit(validation)") -> None:
         super().__init__(f"{name} is not fitted: call {call} first")

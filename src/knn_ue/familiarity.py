@@ -15,6 +15,7 @@ import numpy.typing as npt
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_not_empty, float_vector, read_only
 from knn_ue.entities import find_entities, is_tagged
 from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.shown import Shown
 from knn_ue.types import Outputs
 
 FALSE_ALARM_RATE = 0.01
@@ -103,7 +104,7 @@ class TrainingSpace:
         return cls(means=means, whitenings=whitenings, center=center, scale=scale)
 
 
-class Familiarity:
+class Familiarity(Shown):
     """How much inputs are like the training data.
 
     `score` is how unusual a row is among the training inputs, over all its views (see `TrainingSpace`); labels are
@@ -130,6 +131,13 @@ class Familiarity:
     def __init__(self, train: Outputs | TrainingSpace, *, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
         self.train = train
         self.false_alarm_rate = false_alarm_rate
+
+    def facts(self) -> dict[str, object]:
+        """Return what a reader should know of it, by name."""
+        facts: dict[str, object] = {"false_alarm_rate": self.false_alarm_rate}
+        if not hasattr(self, "reference_"):
+            return facts | {"fitted": "no: call fit(validation)"}
+        return facts | {"fitted on": ", ".join(f"{len(scores)} {name}" for name, scores in self.reference_.items())}
 
     def fit(self, validation: Outputs) -> Self:
         """Measure the training inputs, then score the validation inputs, which must not be among them."""

@@ -168,9 +168,14 @@ def make_calibrator(
     index: str | IndexOptions = "exact",
     store: str | None = None,
 ) -> Calibrator:
-    """Return the unfitted calibrator of the method `name`, given the training outputs.
+    """Return the unfitted calibrator of the method `name` (see docs/methods.md), given the training outputs.
 
     The examples are stored in memory, or at the address `store`, such as "milvus://host:19530/name".
+
+    >>> from knn_ue.toy import two_blobs
+    >>> train, validation, test = two_blobs(seed=0)
+    >>> make_calibrator("knn-ue", train).fit(validation).predict_proba(test).shape == test.logits.shape
+    True
     """
     check_choice(name, "method", tuple(METHODS))
     return METHODS[name].make(train, Search(n_neighbors=n_neighbors, index=index, store=store))
@@ -186,7 +191,7 @@ def recommended_method(name: str, task: Task) -> str:
 
 
 def load_calibrator(path: str | Path) -> Calibrator:
-    """Open a folder saved by any registered calibrator."""
+    """Open a folder that the `save` of any calibrator wrote; what it returns is fitted, of the class that was saved."""
     kind = kind_of(path)
     for method in METHODS.values():
         if method.calibrator.kind == kind:

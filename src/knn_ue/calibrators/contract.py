@@ -3,6 +3,7 @@
 `LogitScaling` is the kind whose probabilities are softmax(weight * logits), with a positive weight for each row.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
@@ -283,6 +284,7 @@ class Calibrator(Shown, ABC):
 
 def _short(value: object) -> str:
     text = f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
+    text = re.sub(r"-?\d+\.\d{4,}(?:e[+-]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 

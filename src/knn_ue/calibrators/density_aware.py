@@ -30,7 +30,7 @@ class DensityAwareCalibration(LogitScaling):
 
     There is one store for each layer, in the order of `Outputs.layers`; `from_layers` builds them. A layer whose
     vectors are all equal has s_l = 0 and no influence. The mean is over the neighbors that were found; where none was,
-    T is infinite and the answer uniform.
+    T is infinite and the answer uniform. Tomani et al. (2023).
     """
 
     kind: ClassVar[str] = "dac"

@@ -44,6 +44,8 @@ class _StoredOptions:
 class DensitySoftmax(LogitScaling):
     """softmax(weight * logits), weight = exp(-shortfall / s), where likelihood falls short of the highest in training.
 
+    `from_training` fits the flow that measures the likelihood. Bui & Liu (2024), the post-hoc variant.
+
     >>> from knn_ue.toy import two_blobs
     >>> train, validation, test = two_blobs(n_train=300)
     >>> calibrator = DensitySoftmax.from_training(train).fit(validation)

@@ -89,6 +89,14 @@ class KnnUE(OneStoreScaling):
         self.tau_range = tau_range
         self.params = params
 
+    def facts(self) -> dict[str, object]:
+        """Return what a reader should know of it, by name: its store, and what was fitted."""
+        facts = super().facts()
+        if facts.pop("typical", None) is not None:
+            distance_term, label_term = self.typical_
+            facts["usual distance term"], facts["usual label term"] = f"{distance_term:.4g}", f"{label_term:.4g}"
+        return facts
+
     def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
         """Return for each row its weight, both terms and its `top` nearest examples: the reasons for its score."""
         self._check_ready(outputs)

@@ -72,7 +72,10 @@ _STORED_ARRAYS = {
 
 
 class MahalanobisScaling(LogitScaling):
-    """softmax(logits / T), T = w0 + w1 * the Mahalanobis distance to the nearest class mean of the training set."""
+    """softmax(logits / T), T = w0 + w1 * the Mahalanobis distance to the nearest class mean of the training set.
+
+    `from_training` measures the means. The distance is that of Lee et al. (2018).
+    """
 
     kind: ClassVar[str] = "mahalanobis"
 

@@ -26,7 +26,11 @@ _LARGEST_PARAM = 1e150  # products of two of them are still finite
 
 @dataclass(frozen=True, kw_only=True)
 class WeightParams:
-    """The paper's parameters; `lam` = 0 leaves the label term out."""
+    """The parameters of kNN-UE's weight: W = alpha / K * sum_k exp(-d_k / tau) + lam * (S / K + b).
+
+    d_k are the distances to the K neighbors, S of which have the predicted label. `alpha` is how much closeness
+    counts, `tau` the distance at which it fades, `lam` how much agreement counts (0: the label term is left out).
+    """
 
     alpha: float
     tau: float
