@@ -36,7 +36,9 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
         else:
             options["address"] = address
         try:
-            ray.init(**options)
+            _init(ray, options)
+        except WorkerLostError:
+            raise
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise InvalidInputError(
                 f"no Ray cluster answers at {address or 'this machine'} ({str(error).splitlines()[0][:120]}): start "
@@ -47,6 +49,24 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
     finally:
         if ours:
             ray.shutdown()
+
+
+def _init(ray: Any, options: dict[str, Any]) -> None:
+    """Start or join a cluster; where a node does not start in the time that Ray allows, try once more."""
+    for attempt in (1, 2):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:
+            # Ray has no class of its own for it, and 30 seconds that cannot be changed.
+            if "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+            if attempt == 2:
+                raise WorkerLostError(
+                    "Ray did not start on this machine within 30 s, twice: try again when the machine is less busy, or "
+                    "start a cluster with ray start --head and give its address"
+                ) from None
 
 
 def run_parts(
