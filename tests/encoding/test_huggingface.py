@@ -216,7 +216,7 @@ def test_an_empty_text_gets_its_row(tiny_model, family):
         ({"layer": 5}, "layer=5 does not exist: the model has layers 1 to 4"),
         ({"max_length": 2}, "max_length=2 leaves no room beside the special tokens"),
         ({"pooling": "max"}, "pooling must be one of 'cls', 'last', 'mean', 'cls\\+mean', 'pooled', got 'max'"),
-        ({"pooling": "pooled", "layer": 1}, "layer=1 means nothing"),
+        ({"pooling": "pooled", "layer": 1}, "layer=1 has no effect"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1"),
     ],
 )
