@@ -71,8 +71,8 @@ class PredictOnly(ClassifierMixin, BaseEstimator):
         ({"max_stored": 0}, "max_stored must be a whole number of at least 1, got 0"),
         ({"estimator": LogisticRegression}, "must be an object, got the class LogisticRegression: call it first"),
         ({"estimator": "logistic"}, "estimator must be a scikit-learn classifier, got 'logistic'"),
-        ({"estimator": LinearRegression()}, "estimator must be a classifier, LinearRegression is none"),
-        ({"estimator": StandardScaler()}, "estimator must be a classifier, StandardScaler is none"),
+        ({"estimator": LinearRegression()}, "estimator must be a classifier, LinearRegression is not one"),
+        ({"estimator": StandardScaler()}, "estimator must be a classifier, StandardScaler is not one"),
         (
             {"estimator": FrozenEstimator(LogisticRegression())},
             "must hold a fitted classifier, fit this LogisticRegression first",
