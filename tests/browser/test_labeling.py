@@ -34,7 +34,7 @@ def test_fifty_labels_by_keyboard_adapt_the_scores_and_can_be_undone(servers, op
 
     adapted = page.locator("#adapted")
     expect(adapted).to_contain_text("cross-validated")
-    assert page.evaluate("document.activeElement.id") == "adapted"
+    expect(adapted).to_be_focused()
     expect(adapted.get_by_role("img", name=re.compile("Reliability before"))).to_be_visible()
     expect(adapted.get_by_role("img", name=re.compile("Reliability after"))).to_be_visible()
     assert page.locator("#answer").inner_text() != score

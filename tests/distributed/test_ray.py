@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,25 +133,43 @@ def test_the_bytes_are_the_same_where_a_worker_and_then_a_node_are_killed(ue, ro
     assert bytes_of(tmp_path / "out") == undisturbed
 
 
+def environment_of(process):
+    try:
+        return Path(f"/proc/{process}/environ").read_text(errors="replace")
+    except OSError:  # it has ended
+        return ""
+
+
 def test_a_local_cluster_is_started_and_ended_by_the_command(ue, tmp_path):
     rows = write_rows(tmp_path / "few.jsonl", ROWS[TEXT](30))
     options = ["--engine", "ray", "--workers", "1", "--part-rows", "10", "--json"]
     arguments = ["predict", str(ue), "--input", str(rows), "--output", str(tmp_path / "out"), *options]
-    before = set(processes_with("raylet"))
+    mark = secrets.token_hex(8)  # other tests start nodes of their own at the same time
 
-    done = subprocess.run(
-        [sys.executable, "-c", "from knn_ue.cli import app; app()", *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | ENV,
-        timeout=600,
-        check=False,
-    )
+    def nodes():
+        return [process for process in processes_with("raylet") if mark in environment_of(process)]
 
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    command = [sys.executable, "-c", "from knn_ue.cli import app; app()", *arguments]
+    environment = os.environ | ENV | {"KNN_UE_TEST_MARK": mark}
+    seen, end = set(), time.monotonic() + 600
+    with (
+        (tmp_path / "stdout").open("w") as out,
+        (tmp_path / "stderr").open("w") as err,
+        subprocess.Popen(command, env=environment, stdout=out, stderr=err) as running,
+    ):
+        while running.poll() is None:
+            seen.update(nodes())
+            assert time.monotonic() < end, "the command has not ended"
+            time.sleep(0.05)
+
+    assert running.returncode == 0, (tmp_path / "stderr").read_text()
+    found = json.loads((tmp_path / "stdout").read_text())
     assert (found["rows"], found["parts"]) == (30, 3)
-    assert set(processes_with("raylet")) <= before
+    assert seen
+    end = time.monotonic() + 60
+    while left := nodes():
+        assert time.monotonic() < end, f"the command has ended, its cluster has not: {left}"
+        time.sleep(0.1)
 
 
 def test_a_changed_folder_a_finished_run_and_a_bad_row_are_one_sentence(ue, rows, undisturbed, tmp_path):
