@@ -37,10 +37,3 @@ def test_a_notebook_is_stored_with_outputs_and_without_errors(path):
 
     assert outputs
     assert not [output for output in outputs if output.output_type == "error"]
-
-
-@every_notebook
-def test_a_stored_notebook_names_no_machine(path):
-    text = path.read_text(encoding="utf-8")
-
-    assert not [name for name in ("/work/", "/root/", "/home/", "/Users/") if name in text]

@@ -30,6 +30,9 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.sklearn import KnnUEClassifier
 from knn_ue.types import Neighbors
 from knn_ue.weighting import fit_weight
+from sklearn_rows import data, fitted, reviews
+
+__all__ = ["data", "fitted", "reviews"]
 
 
 class AsItIs:
@@ -52,37 +55,9 @@ CHECKED = [
 
 
 @pytest.fixture(scope="module")
-def data():
-    X, y = make_classification(600, 6, n_informative=4, n_classes=3, class_sep=0.7, random_state=0)
-    return X[:400], y[:400], X[400:], y[400:]
-
-
-@pytest.fixture(scope="module")
 def binary():
     X, y = make_classification(500, 5, flip_y=0.2, class_sep=0.8, random_state=1)
     return X[:300], y[:300], X[300:], y[300:]
-
-
-@pytest.fixture(scope="module")
-def fitted(data):
-    X, y, *_ = data
-    return KnnUEClassifier(n_neighbors=8).fit(X, y)
-
-
-@pytest.fixture(scope="module")
-def reviews():
-    nouns = ["film", "plot", "actor", "scene", "song", "ending"]
-    praise = ["great", "lovely", "clever", "moving"]
-    blame = ["dull", "awful", "silly", "boring"]
-    texts = [
-        f"the {noun} was {word} and {more}"
-        for noun in nouns
-        for words in (praise, blame)
-        for word in words
-        for more in words
-    ]
-    labels = np.array([label for _ in nouns for label in ("pos", "neg") for _ in range(16)])
-    return texts, labels
 
 
 def cross_fitted_params(X, y, n_neighbors):

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("sklearn", minversion="1.6")
 
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.datasets import make_classification
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
@@ -23,30 +22,11 @@ from sklearn.utils import get_tags
 from knn_ue import InvalidInputError
 from knn_ue.errors import FitWarning
 from knn_ue.sklearn import KnnUEClassifier
+from sklearn_rows import data, reviews
 
 pandas = pytest.importorskip("pandas")
 
-
-@pytest.fixture(scope="module")
-def data():
-    X, y = make_classification(600, 6, n_informative=4, n_classes=3, class_sep=0.7, random_state=0)
-    return X[:400], y[:400], X[400:], y[400:]
-
-
-@pytest.fixture(scope="module")
-def reviews():
-    nouns = ["film", "plot", "actor", "scene", "song", "ending"]
-    praise = ["great", "lovely", "clever", "moving"]
-    blame = ["dull", "awful", "silly", "boring"]
-    texts = [
-        f"the {noun} was {word} and {more}"
-        for noun in nouns
-        for words in (praise, blame)
-        for word in words
-        for more in words
-    ]
-    labels = np.array([label for _ in nouns for label in ("pos", "neg") for _ in range(16)])
-    return texts, labels
+__all__ = ["data", "reviews"]
 
 
 class PredictOnly(ClassifierMixin, BaseEstimator):

@@ -49,11 +49,15 @@ def test_no_phrase_that_the_glossary_replaces():
     assert not found
 
 
-@pytest.mark.parametrize(
-    "path", [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.name
-)
-def test_no_page_names_a_machine(path):
-    assert not re.findall(r"(?<![\w.])/(?:work|root|home|Users)/\S+", path.read_text(encoding="utf-8"))
+READ = [
+    ROOT / "CHANGELOG.md",
+    *(path for kind in ("md", "ipynb") for path in sorted((ROOT / "docs").rglob(f"*.{kind}"))),
+]
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.name)
+def test_no_page_or_notebook_names_a_machine(path):
+    assert not re.findall(r"(?<![\w.])/(?:work|root|home|Users)/\S*", path.read_text(encoding="utf-8"))
 
 
 def test_the_list_finds_what_it_is_about():

@@ -193,7 +193,9 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
     numbers: list[int] = []
     for row, example in enumerate(examples, start=start):
         for label in example.labels or ():
-            number = known.get(label, values.get(_whole_number(label)))
+            number = known.get(label)
+            if number is None:  # most labels are names: only the others are read as numbers
+                number = values.get(_whole_number(label))
             if number is None:
                 first = "" if example.place else " (the first row is 0)"
                 said = _unknown_number(class_names) if numbered else _unknown_label(label, class_names)
