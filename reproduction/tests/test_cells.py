@@ -59,12 +59,10 @@ def test_a_damaged_cell_is_measured_again(store, damage):
 def test_arrays_come_back_and_damaged_ones_are_missing(store):
     store.write_arrays(NAME, "a set/b", {"confidence": np.array([0.5, 0.25])})
     assert store.read_arrays(NAME, "a set/b")["confidence"].tolist() == [0.5, 0.25]
-    assert store.has_arrays(NAME, "a set/b")
 
     for file in store.work.rglob("*.safetensors"):
         file.write_bytes(b"")
     assert store.read_arrays(NAME, "a set/b") is None
-    assert not store.has_arrays(NAME, "a set/b")
     assert store.read_arrays(NAME, "elsewhere") is None
 
 
@@ -74,6 +72,27 @@ def test_sets_with_names_alike_keep_their_own_arrays(store):
         store.write_arrays(NAME, name, {"group": np.array([number])})
 
     assert [store.read_arrays(NAME, name)["group"].tolist() for name in names] == [[0], [1], [2], [3]]
+
+
+def test_answers_lie_beside_the_cell_and_damaged_ones_are_missing(store):
+    store.write_answers(NAME, {"a set/b": {"correct": np.array([True, False])}, "a set": {"correct": np.array([True])}})
+    file = store.cells / "sentiment" / "knn-ue.seed0.abc123.npz"
+
+    assert store.read_answers(NAME, "a set/b")["correct"].tolist() == [True, False]
+    assert store.read_answers(NAME, "a set")["correct"].tolist() == [True]
+    assert store.read_answers(NAME, "elsewhere") is None
+    for content in (b"", file.read_bytes()[:-40], bytes(len(file.read_bytes()))):
+        file.write_bytes(content)
+        assert store.read_answers(NAME, "a set") is None
+
+
+def test_answers_are_the_same_bytes_whenever_they_are_written(store):
+    files = []
+    for _ in range(2):
+        store.write_answers(NAME, {"a": {"labels": np.arange(5)}})
+        files.append((store.cells / NAME.file.with_suffix(".npz")).read_bytes())
+
+    assert files[0] == files[1]
 
 
 def test_one_key_is_reserved_by_one_at_a_time(store):

@@ -1,6 +1,6 @@
 """What a method said of one test set, a row an answer: all that scores and paired tests need."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,11 +52,6 @@ class Answers:
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what is there, by name."""
         return {name: values for name, values in vars(self).items() if values is not None}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "Answers":
-        """Return what `to_arrays` gave."""
-        return cls(**arrays)
 
 
 def answers_of(

@@ -3,7 +3,8 @@
 A cell's file is `<setup>/<what>.<key>.json`. The key holds the content of all rows, the encoder's files, every option
 and the seed, and `REVISION`, which is raised when a change of ours changes numbers; so cells that other rows or
 options made are never mistaken for these. Library versions are kept in the cell and not in its key: cells that were
-measured elsewhere can be read here. Arrays of a row an answer lie in the work folder, beside models and outputs.
+measured elsewhere can be read here. The answers behind a cell's scores, packed, are beside it, `<what>.<key>.npz`; all
+that is large and can be made again lies in the work folder.
 """
 
 import fcntl
@@ -11,6 +12,8 @@ import json
 import math
 import os
 import secrets
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,20 +90,39 @@ class CellStore:
                 other.unlink(missing_ok=True)
         return rounded
 
+    def write_answers(self, name: CellName, answers: Mapping[str, Arrays]) -> None:
+        """Keep the packed answers of a cell, by test set, beside it, in one step."""
+        path = self._answers(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        packed = {f"{part}/{key}": values for part, arrays in answers.items() for key, values in arrays.items()}
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with draft.open("wb") as file:
+                np.savez_compressed(file, **packed)  # type: ignore[arg-type]
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def read_answers(self, name: CellName, part: str) -> dict[str, npt.NDArray[Any]] | None:
+        """Return the packed answers of a cell to one test set, None where they are not here or are damaged."""
+        try:
+            with self._answers(name).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                return {
+                    key.removeprefix(f"{part}/"): file[key] for key in file.files if key.rpartition("/")[0] == part
+                } or None
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+            return None
+
     def write_arrays(self, name: CellName, part: str, arrays: Arrays) -> None:
-        """Keep arrays of the cell in the work folder, in one step."""
+        """Keep arrays in the work folder, in one step."""
         write_folder(self._arrays(name, part), kind=_ARRAYS, options={}, arrays=arrays)
 
     def read_arrays(self, name: CellName, part: str) -> dict[str, npt.NDArray[Any]] | None:
-        """Return arrays of the cell, None where they are not here: another machine measured it, or they are damaged."""
+        """Return arrays of the work folder, None where they are not here or are damaged."""
         try:
             return {key: np.array(value) for key, value in read_folder(self._arrays(name, part)).arrays.items()}
         except StorageError:
             return None
-
-    def has_arrays(self, name: CellName, part: str) -> bool:
-        """Say whether the arrays are here and whole."""
-        return self.read_arrays(name, part) is not None
 
     @contextmanager
     def reserved(self, key: str, *, wait: bool) -> Iterator[bool]:
@@ -114,6 +136,9 @@ class CellStore:
                 yield False
                 return
             yield True
+
+    def _answers(self, name: CellName) -> Path:
+        return self.cells / name.file.with_suffix(".npz")
 
     def _arrays(self, name: CellName, part: str) -> Path:
         return self.work / "arrays" / name.setup / f"{name.what}.{name.key}" / file_name(part)

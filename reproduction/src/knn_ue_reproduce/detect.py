@@ -10,7 +10,8 @@ from knn_ue.entities import TagSet, find_entities
 from knn_ue.familiarity import span_means
 from knn_ue.types import Outputs
 from knn_ue_reproduce.answers import Answers
-from knn_ue_reproduce.cells import Content
+from knn_ue_reproduce.cells import Arrays, Content
+from knn_ue_reproduce.kept_answers import pack
 from knn_ue_reproduce.measures import detection_of
 from knn_ue_reproduce.score import score_name
 from knn_ue_reproduce.task_data import SetRows
@@ -25,6 +26,7 @@ def detection_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Con
     content: Content = {"kind": "scores", "method": variant.method, "seed": seed, "options": variant.options()}
     content |= {"training": runner.training_of(variant).name, "sets": {}}
     inside: Answers | None = None
+    kept: dict[str, Arrays] = {}
     with runner.fixed_threads():
         detector = DETECTORS[variant.method]().fit(runner.outputs(variant, seed, "train"))
         for part, rows in runner.sets_of(variant).items():
@@ -34,8 +36,9 @@ def detection_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Con
             if inside is not None and rows.role in ("out", "outside"):
                 measured |= detection_of(inside, answers)
             content["sets"][part] = measured
-            runner.store.write_arrays(name, part, answers.to_arrays())
+            kept[part] = pack(answers)
             inside = inside or answers
+    runner.store.write_answers(name, kept)
     content["seconds"] = time.perf_counter() - began
     return runner.store.write(name, content)
 

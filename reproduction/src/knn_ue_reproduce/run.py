@@ -158,7 +158,7 @@ def _answers_kept(runner: TaskRunner, job: Job, name: CellName) -> bool:
     """Say whether the answers behind a cell's scores are here too, as paired tests need them."""
     if isinstance(job.what, Timing):
         return True
-    return all(runner.store.has_arrays(name, part) for part in runner.sets_of(job.what))
+    return all(runner.store.read_answers(name, part) is not None for part in runner.sets_of(job.what))
 
 
 def _measure(runner: TaskRunner, job: Job) -> Content:

@@ -13,7 +13,8 @@ from knn_ue.methods import METHODS
 from knn_ue.stores import tunable
 from knn_ue.types import Outputs, Prediction
 from knn_ue_reproduce.answers import Answers, answers_of
-from knn_ue_reproduce.cells import REVISION, CellName, Content
+from knn_ue_reproduce.cells import REVISION, Arrays, CellName, Content
+from knn_ue_reproduce.kept_answers import pack, unpack
 from knn_ue_reproduce.measures import detection_of, scores_of
 from knn_ue_reproduce.proximity import row_proximity, with_proximity
 from knn_ue_reproduce.shared_search import SharedSearch
@@ -42,6 +43,7 @@ def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content
         content["training"] = runner.training_of(variant).name
         content["sets"] = {}
         inside: Answers | None = None
+        kept: dict[str, Arrays] = {}
         for part, rows in runner.sets_of(variant).items():
             outputs = runner.outputs(variant, seed, part)
             weight, prediction = said(calibrator, outputs, entity_words=runner.scale.entity_words)
@@ -54,10 +56,11 @@ def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content
             if inside is not None and rows.role in ("out", "outside"):
                 measured |= detection_of(inside, answers)
             content["sets"][part] = measured
-            runner.store.write_arrays(name, part, answers.to_arrays())
+            kept[part] = pack(answers)
             inside = inside or answers
         if variant.index != EXACT:
             content["coverage"] = coverage(runner, variant, seed, calibrator)
+    runner.store.write_answers(name, kept)
     content["fit_seconds"] = fit_seconds
     content["seconds"] = time.perf_counter() - began
     return runner.store.write(name, content)
@@ -85,8 +88,8 @@ def said(
 
 def read_answers(runner: TaskRunner, variant: MethodVariant, seed: int, part: str) -> Answers | None:
     """Return the kept answers of a measured cell, None where they are not here."""
-    arrays = runner.store.read_arrays(score_name(runner, variant, seed), part)
-    return None if arrays is None else Answers.from_arrays(arrays)
+    arrays = runner.store.read_answers(score_name(runner, variant, seed), part)
+    return None if arrays is None else unpack(arrays)
 
 
 def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: bool = False) -> Calibrator:

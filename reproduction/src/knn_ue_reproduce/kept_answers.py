@@ -1,0 +1,79 @@
+"""Answers in few bytes: what paired tests need of every row, small enough to be committed beside the cells."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from knn_ue.arrays import FloatArray
+from knn_ue_reproduce.answers import Answers
+
+# Probabilities as log-odds in half precision: 0.9998 and 0.9999 stay apart, and no probability moves by 0.001.
+_LOG_ODDS = "log_odds"
+_AS_THEY_ARE = ("correct", "missed", "labels")
+
+
+def pack(answers: Answers) -> dict[str, npt.NDArray[Any]]:
+    """Return the answers as small arrays by name; `proximity`, which no test reads, is left out.
+
+    Scores of detectors, which are no probabilities, keep single precision. Of two classes one is kept. Groups that are
+    just the numbers of the rows are left out.
+
+    >>> packed = pack(Answers(confidence=np.array([0.25, 1.0]), group=np.array([0, 1])))
+    >>> packed["confidence.log_odds"].dtype, unpack(packed).confidence.round(3).tolist()
+    (dtype('float16'), [0.25, 1.0])
+    """
+    packed: dict[str, npt.NDArray[Any]] = {}
+    scores = answers.confidence
+    if len(scores) and not (scores.min() >= 0 and scores.max() <= 1):
+        packed["confidence"] = scores.astype(np.float32)
+    else:
+        packed[f"confidence.{_LOG_ODDS}"] = _log_odds(scores)
+    for name in _AS_THEY_ARE:
+        values = getattr(answers, name)
+        if values is not None:
+            packed[name] = _small(np.asarray(values))
+    if not np.array_equal(answers.group, np.arange(len(answers.group))):
+        packed["group"] = _small(np.asarray(answers.group))
+    if answers.probs is not None:
+        kept = answers.probs[:, :1] if answers.probs.shape[1] == 2 else answers.probs
+        packed[f"probs.{_LOG_ODDS}"] = _log_odds(kept)
+    if answers.human is not None:
+        packed["human"] = answers.human.astype(np.float16)
+    return packed
+
+
+def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> Answers:
+    """Return the answers that `pack` made these arrays of, rounded."""
+    found: dict[str, Any] = {}
+    for stored, values in arrays.items():
+        name, _, form = stored.partition(".")
+        if form == _LOG_ODDS:
+            # exp overflows to infinity where a probability is 0, which is right.
+            with np.errstate(over="ignore"):
+                found[name] = 1 / (1 + np.exp(-values.astype(np.float64)))
+        elif values.dtype == np.bool_:
+            found[name] = values
+        else:
+            found[name] = values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+    found.setdefault("group", np.arange(len(found["confidence"])))
+    if "probs" in found:
+        probs = found["probs"]
+        found["probs"] = np.hstack([probs, 1 - probs]) if probs.shape[1] == 1 else probs / probs.sum(1, keepdims=True)
+    return Answers(**found)
+
+
+def _log_odds(probs: FloatArray) -> npt.NDArray[np.float16]:
+    with np.errstate(divide="ignore"):
+        odds: npt.NDArray[np.float16] = (np.log(probs) - np.log1p(-np.asarray(probs, dtype=np.float64))).astype(
+            np.float16
+        )
+    return odds
+
+
+def _small(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return whole numbers in the fewest bytes that hold them, and bools as they are."""
+    if values.dtype == np.bool_ or not len(values):
+        return values
+    return values.astype(np.min_scalar_type(int(values.max())))
