@@ -226,6 +226,6 @@ class TaskRunner:
 
 
 def _named_in_keys(options: TrainingOptions) -> dict[str, Any]:
-    """Return the options that a model's key holds; one that came later and is off leaves older keys as they were."""
-    named = asdict(options)
-    return named if named["reuse_frozen"] else {name: named[name] for name in named if name != "reuse_frozen"}
+    """Return the options that a model's key holds; those that came later and are off leave older keys as they were."""
+    off = {"reuse_frozen": False, "precision": "float32"}
+    return {name: value for name, value in asdict(options).items() if name not in off or value != off[name]}

@@ -7,6 +7,7 @@ from knn_ue.arrays import check_choice, check_positive
 from knn_ue.errors import InvalidInputError
 
 Schedule = Literal["constant", "linear"]
+Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,9 @@ class TrainingOptions:
     the best weights are kept. `warmup` is a share of all steps, after which the learning rate stays or falls to zero
     by the `schedule`. `freeze_lower` is the share of the layers, from below, that stay as they are, with the
     embeddings if it is above 0. With `reuse_frozen` those layers run once, without dropout, and every epoch begins with
-    what they said: faster, and more memory. `max_length` is as in `EncodingOptions` and becomes the model's own.
+    what they said: faster, and more memory. With `precision="bfloat16"` products of matrices are computed in half
+    precision and weights are kept in full: faster where the processor knows it (torch.autocast). `max_length` is as in
+    `EncodingOptions` and becomes the model's own.
 
     >>> TrainingOptions().learning_rate, TrainingOptions.fast(seed=1).freeze_lower
     (1e-05, 0.5)
@@ -34,6 +37,7 @@ class TrainingOptions:
     schedule: Schedule = "constant"
     freeze_lower: float = 0.0
     reuse_frozen: bool = False
+    precision: Precision = "float32"
     max_length: int | None = None
     seed: int = 0
 
@@ -59,6 +63,7 @@ class TrainingOptions:
                 "freeze some of them, such as 0.5"
             )
         check_choice(self.schedule, "schedule", get_args(Schedule))
+        check_choice(self.precision, "precision", get_args(Precision))
 
     @classmethod
     def fast(cls, *, seed: int = 0, max_steps: int | None = None) -> Self:
