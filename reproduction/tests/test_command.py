@@ -29,6 +29,15 @@ def test_the_list_shows_every_table_with_its_cells(data, encoder, tmp_path):
         assert name in shown.output
 
 
+def test_one_task_may_have_an_encoder_of_its_own(data, encoder, tmp_path):
+    arguments = ("list", "--scale", "reference", "--data", data, "--out", tmp_path, "--encoder", encoder)
+
+    shown = invoke(*arguments, "--encoder", f"ner={tmp_path}")
+
+    assert shown.exit_code == 0, shown.output
+    assert invoke(*arguments[:-2], "--encoder", f"nli={tmp_path}").exit_code == 1  # cased, which ner needs, is not here
+
+
 def test_the_toy_table_needs_no_model_and_no_data(tmp_path):
     shown = invoke("toy", "--out", tmp_path)
 
@@ -47,7 +56,11 @@ def test_the_toy_table_needs_no_model_and_no_data(tmp_path):
         (["all", "--in-domain", "ner=x"], "name it with --data"),
         (["all", "--ontonotes", "x"], "--ontonotes goes with the paper's own sets"),
         (["toy", "--fresh", "--report-only"], "--fresh, --report-only ask for different things"),
-        (["weights", "--scale", "base"], "the base scale reads all-mpnet-base-v2 from a folder"),
+        (
+            ["weights", "--scale", "base"],
+            "sentiment at this scale reads its encoder from the folder mpnet: make it with",
+        ),
+        (["all", "--encoder", "tags=x"], "the task of --encoder must be one of 'sentiment', 'nli', 'ner', 'intent'"),
         (["toy", "--recheck", "2"], "there is no measured cell to check"),
     ],
 )

@@ -43,7 +43,10 @@ def reproduce(
         Path | None, typer.Option(metavar="DIR", help="OntoNotes folder (bn/train.conll, ...), for --scale paper.")
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(metavar="E", help="Encoder instead of the scale's: a folder or a hub name.")
+        list[str] | None,
+        typer.Option(
+            metavar="[TASK=]E", help="Encoder instead of the scale's, of all tasks or one: a folder or a hub name."
+        ),
     ] = None,
     cells: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of the JSON files of measured cells. Default: OUT/cells.")
@@ -87,13 +90,16 @@ def reproduce(
     if sum(modes.values()) > 1:
         asked = ", ".join(name for name, given in modes.items() if given)
         raise InvalidInputError(f"{asked} ask for different things: choose one")
+    # A folder may have = in its name, a task no slash.
+    by_task = dict(word.split("=", 1) for word in encoder or [] if "=" in word and "/" not in word.split("=")[0])
     request = Request(
         out=out,
         scale=scale,  # type: ignore[arg-type]
         data=data,
         choice=Choice.parse(in_domain or [], out_of_domain or []),
         ontonotes=ontonotes,
-        encoder=encoder,
+        encoder=next((word for word in encoder or [] if word.split("=")[0] not in by_task), None),
+        task_encoders=by_task,
         n_seeds=seeds,
         cells=cells,
         device=device or ("auto" if scale == "paper" else "cpu"),

