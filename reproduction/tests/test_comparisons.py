@@ -57,7 +57,8 @@ def test_others_are_compared_on_all_texts_and_seeds(measured):
     pair = pair_of(compared(measured), "softmax", "knn-ue")
 
     cells = [outcome.found[Job(setup="sentiment", what=SOFTMAX, seed=seed)] for seed in (0, 1)]
-    assert pair.first == pytest.approx(sum(cell["sets"]["away"]["ece"] for cell in cells) / 2, abs=1e-6)
+    # Answers are kept in half precision.
+    assert pair.first == pytest.approx(sum(cell["sets"]["away"]["ece"] for cell in cells) / 2, abs=1e-4)
     assert (pair.n_texts, pair.n_seeds) == (None, 2)
 
 

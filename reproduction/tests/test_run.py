@@ -98,18 +98,38 @@ def test_the_same_seed_elsewhere_gives_the_same_numbers(measured, encoder, tmp_p
 
 
 @pytest.mark.slow
+def elsewhere(measured, data, encoder, tmp_path, *, suffixes):
+    """Return the runners of another machine, which has only the files of measured cells that end so."""
+    folder, *_ = measured
+    for file in (folder / "cells").rglob("*"):
+        if file.suffix in suffixes:
+            copy = tmp_path / "cells" / file.relative_to(folder / "cells")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(file.read_bytes())
+    store = CellStore(tmp_path / "cells", tmp_path / "work")
+    return {name: replace(runner, store=store) for name, runner in runners(data, encoder, folder).items()}
+
+
 def test_scores_without_their_answers_are_measured_again(measured, data, encoder, tmp_path):
-    folder, _, outcome, _ = measured
-    only_cells = {
-        name: replace(runner, store=CellStore(folder / "cells", tmp_path / "work"))
-        for name, runner in runners(data, encoder, folder).items()
-    }
+    outcome = measured[2]
+    only_cells = elsewhere(measured, data, encoder, tmp_path, suffixes=(".json",))
     lines: list[str] = []
 
     again = run_jobs(only_cells, jobs(methods=("softmax",)), lines.append)
 
     assert any("seed 0" in line for line in lines)
     assert largest_difference(again.found[jobs()[0]], outcome.found[jobs()[0]]) == 0.0
+
+
+def test_cells_with_their_answers_are_all_that_another_machine_needs(measured, data, encoder, tmp_path):
+    outcome = measured[2]
+    with_answers = elsewhere(measured, data, encoder, tmp_path, suffixes=(".json", ".npz"))
+    lines: list[str] = []
+
+    again = run_jobs(with_answers, jobs(methods=("softmax",)), lines.append)
+
+    assert lines == []
+    assert again.found[jobs()[0]] == outcome.found[jobs()[0]]
 
 
 def test_another_option_is_another_cell(measured, data, encoder):
