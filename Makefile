@@ -14,11 +14,14 @@ DEMO := $(VENV)/.demo-installed
 # The docs site and the release have tools of their own.
 TOOLS := $(VENV)/.tools-installed
 
-.PHONY: demo test check torture docs site dist format clean
+.PHONY: demo test check types quick torture docs site dist format clean
 
 # Only what the demo needs, unless everything is there already.
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(DEMO))
 	$(BIN)/knn-ue demo --out knn-ue-demo
+
+# Bytecode is kept, whatever the environment says: each test process would otherwise compile every file for itself.
+unexport PYTHONDONTWRITEBYTECODE
 
 # One thread a process: more would wait for each other. Three processes, also on two cores: a third of the time a test
 # waits, for the disk, a server or a process that it kills.
@@ -27,10 +30,16 @@ WORKERS ?= 3
 test: $(REPRODUCE) $(MODELS)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
+# Types are checked beside the tests: alone, mypy would leave a core idle. Both are run to their end, whichever fails.
 check: $(REPRODUCE)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(MAKE) --no-print-directory --keep-going -j 2 types quick
+
+types: $(REPRODUCE)
 	$(BIN)/mypy
+
+quick: $(REPRODUCE)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -q -m "not slow"
 
 # Attacks on folders, writers and servers, for an hour: MINUTES=10, LOADS=200000 (mutated folders), SEED=1, ONLY="store stop".
