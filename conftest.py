@@ -1,5 +1,4 @@
-"""What makes the tests quick: no file is imported in vain, garbage is sought only among what tests make, and `make check`
-leaves out slow files and tries fewer examples."""
+"""What makes tests quick: no file is imported in vain, no garbage is sought in imports, and `make check` does less."""
 
 import gc
 import re

@@ -52,13 +52,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
 def stage_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 def imported_modules(path: Path, *, only_at_import: bool = False) -> set[str]:
-    tree = tree_of(path)
-    nodes = ast.iter_child_nodes(tree) if only_at_import else ast.walk(tree)
+    nodes = ast.iter_child_nodes(tree_of(path)) if only_at_import else nodes_of(path)
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -139,7 +143,7 @@ NAMED = re.findall(r"`([a-z_/]+\.py)` \(((?:`\w+`(?:, )?)+)\)", PAGE.read_text(e
 
 @pytest.mark.parametrize(("file", "names"), NAMED)
 def test_each_function_that_the_page_names_is_in_its_file(file, names):
-    defined = {node.name for node in ast.walk(tree_of(SOURCE / file)) if isinstance(node, FUNCTION)}
+    defined = {node.name for node in nodes_of(SOURCE / file) if isinstance(node, FUNCTION)}
 
     assert set(re.findall(r"\w+", names)) <= defined
 
@@ -205,7 +209,7 @@ CONCRETE = {
 def classes_asked_for(path: Path) -> set[str]:
     """Return the names that a file tests objects against: isinstance, issubclass, `type(x) is`, and match."""
     found: set[str] = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         asked: list[ast.AST] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             asked = list(node.args[1:]) if node.func.id in ("isinstance", "issubclass") else []
@@ -233,7 +237,7 @@ def test_behavior_is_asked_of_a_contract_never_of_a_class():
 
 
 def strings_compared(path: Path) -> set[str]:
-    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Compare)]
+    nodes = [node for node in nodes_of(path) if isinstance(node, ast.Compare)]
     parts = [part for node in nodes for side in (node.left, *node.comparators) for part in ast.walk(side)]
     return {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
 
@@ -254,7 +258,7 @@ def attributes_of(package: str) -> set[str]:
 
 def attributes_guessed(path: Path) -> set[str]:
     """Return the constant names that getattr and hasattr look for in anything but `self`."""
-    nodes = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    nodes = [node for node in nodes_of(path) if isinstance(node, ast.Call)]
     guesses = [
         node.args for node in nodes if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
     ]
