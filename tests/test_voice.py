@@ -39,11 +39,11 @@ BANNED = {
 def test_no_phrase_that_the_glossary_replaces():
     found = []
     for path in [*PAGES, *CODE]:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8").lower()  # twice as fast as IGNORECASE
         found += [
             f"{path.relative_to(ROOT)}:{text[: match.start()].count(chr(10)) + 1}: {match.group()!r}: write {instead!r}"
             for phrase, instead in BANNED.items()
-            for match in re.finditer(phrase.replace(" ", r"\s+"), text, re.IGNORECASE)
+            for match in re.finditer(phrase.replace(" ", r"\s+"), text)
         ]
 
     assert not found
