@@ -405,21 +405,26 @@ def written(sets):
     return [with_words(part, seed=number) for number, part in enumerate(sets)]
 
 
-def test_the_case_of_words_ranks_entities_better(fitted, sets, written):
+@pytest.fixture(scope="module")
+def cased(written):
+    return fit(written[0], written[1])
+
+
+def test_the_case_of_words_ranks_entities_better(fitted, cased, sets, written):
     correct = right_entities(sets[2])
 
-    ours = fit(written[0], written[1]).read(written[2]).scores
+    ours = cased.read(written[2]).scores
 
     plain = fitted.read(sets[2]).scores
     assert metrics.e_aurc(confidence=ours, correct=correct) < 0.8 * metrics.e_aurc(confidence=plain, correct=correct)
     assert metrics.expected_calibration_error(confidence=ours, correct=correct) < 0.04
 
 
-def test_capitals_find_what_was_missed_at_least_as_surely_as_they_say(fitted, sets, written):
+def test_capitals_find_what_was_missed_at_least_as_surely_as_they_say(fitted, cased, sets, written):
     test = sets[2]
     hidden = hidden_words(find_entities(test, test.predicted), find_entities(test, test.labels))
 
-    plain, ours = fitted.read(test).missed, fit(written[0], written[1]).read(written[2]).missed
+    plain, ours = fitted.read(test).missed, cased.read(written[2]).missed
 
     right = np.array([hidden[x.first : x.last + 1].any() for x in ours])
     assert len(ours) > 20 > len(plain)
@@ -432,29 +437,26 @@ def test_a_fit_without_words_takes_words_for_nothing(fitted, sets, written):
     np.testing.assert_array_equal(fitted.read(written[2]).scores, fitted.read(sets[2]).scores)
 
 
-def test_a_fit_with_words_reads_outputs_without_as_if_no_case_were_unusual(sets, written):
-    ue = fit(written[0], written[1])
-
-    reading = ue.read(sets[2])
+def test_a_fit_with_words_reads_outputs_without_as_if_no_case_were_unusual(cased, sets):
+    reading = cased.read(sets[2])
 
     quiet = replace(sets[2], words=["-"] * len(sets[2]))
-    np.testing.assert_array_equal(reading.scores, ue.read(quiet).scores)
-    np.testing.assert_array_equal(reading.hidden, ue.read(quiet).hidden)
+    np.testing.assert_array_equal(reading.scores, cased.read(quiet).scores)
+    np.testing.assert_array_equal(reading.hidden, cased.read(quiet).hidden)
 
 
-def test_a_word_in_lower_case_at_the_end_is_named_as_a_reason(written):
-    explained = fit(written[0], written[1]).explain_entities(written[2])
+def test_a_word_in_lower_case_at_the_end_is_named_as_a_reason(cased, written):
+    explained = cased.explain_entities(written[2])
     terms = [one for one in explained if one.terms["small_end"] < -0.25]
 
     assert terms
     assert all("begins or ends in a lower-case word" in one.lowered_by for one in terms)
 
 
-def test_what_was_learned_of_case_is_saved(written, tmp_path):
-    ue = fit(written[0], written[1])
-    ue.save(tmp_path / "ue")
+def test_what_was_learned_of_case_is_saved(cased, written, tmp_path):
+    cased.save(tmp_path / "ue")
 
     opened = load_calibrator(tmp_path / "ue")
 
-    assert opened.entities_ == ue.entities_
-    np.testing.assert_array_equal(opened.read(written[2]).scores, ue.read(written[2]).scores)
+    assert opened.entities_ == cased.entities_
+    np.testing.assert_array_equal(opened.read(written[2]).scores, cased.read(written[2]).scores)
