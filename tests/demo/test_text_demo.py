@@ -38,11 +38,6 @@ def write_sources(folder, monkeypatch):
     return folder
 
 
-@pytest.fixture
-def sources(tmp_path, monkeypatch):
-    return write_sources(tmp_path / "data", monkeypatch)
-
-
 @pytest.fixture(scope="module")
 def encoder(tiny_model):
     return tiny_model("bert", "text-classification")
@@ -54,6 +49,16 @@ def result(encoder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as monkeypatch:
         write_sources(folder / "data", monkeypatch)
+        return run_text_demo(folder / "out", size=SMALL, encoder=encoder)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(encoder, tmp_path_factory):
+    """Another run from nothing, with its cache in the folder `kept`."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        write_sources(folder / "data", monkeypatch)
+        monkeypatch.setenv("KNN_UE_CACHE", str(folder / "kept"))
         return run_text_demo(folder / "out", size=SMALL, encoder=encoder)
 
 
@@ -99,11 +104,9 @@ def test_the_second_run_neither_trains_nor_encodes_and_finds_the_same(result, ag
     assert generation_of(second.ue) == generation_of(result.ue)
 
 
-def test_a_run_from_nothing_finds_the_same(result, sources, encoder, tmp_path):
-    other = run_text_demo(tmp_path / "other", size=SMALL, encoder=encoder)
-
-    assert "train" in other.seconds
-    assert other.summary() == result.summary()
+def test_a_run_from_nothing_finds_the_same(result, elsewhere):
+    assert "train" in elsewhere.seconds
+    assert elsewhere.summary() == result.summary()
 
 
 def test_other_texts_are_not_taken_from_the_cache(again, tmp_path, monkeypatch):
@@ -143,13 +146,11 @@ def test_a_report_that_was_edited_is_written_again(result, again, tmp_path):
     assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8") == result.report.read_text(encoding="utf-8")
 
 
-def test_the_cache_may_live_elsewhere(sources, encoder, tmp_path, monkeypatch):
-    monkeypatch.setenv("KNN_UE_CACHE", str(tmp_path / "kept"))
+def test_the_cache_may_live_elsewhere(result, elsewhere):
+    out = elsewhere.report.parent
 
-    run_text_demo(tmp_path / "out", size=SMALL, encoder=encoder)
-
-    assert not (tmp_path / "out" / "cache").exists()
-    assert len(list((tmp_path / "kept" / "demo").glob("model-*"))) == 1
+    assert (result.report.parent / "cache").exists() and not (out / "cache").exists()
+    assert len(list((out.parent / "kept" / "demo").glob("model-*"))) == 1
 
 
 def test_the_folder_is_written_again_when_the_program_has_changed(result, again, monkeypatch):

@@ -1,14 +1,16 @@
 """Imported once by the process that all others are forked from: what commands and servers load, nothing that runs."""
 
+import gc
 import os
 
+gc.disable()  # nothing that is imported is garbage
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-from importlib import import_module
+from importlib import import_module  # noqa: E402
 
-import torch
-import transformers
+import torch  # noqa: E402
+import transformers  # noqa: E402
 
 _MODULES = (
     "accelerate",
@@ -33,3 +35,5 @@ for _name in _MODULES:
 for _name in ("AutoModelForSequenceClassification", "AutoModelForTokenClassification", "AutoTokenizer", "Trainer"):
     getattr(transformers, _name)
 torch.set_num_threads(1)
+gc.freeze()  # nor do the forks look for any in it
+gc.enable()
