@@ -15,12 +15,12 @@ from torture.processes import kill, start
 pytest.importorskip("transformers")  # loaded by the process that writers are forked from
 
 
-def run_and_kill(path: Path, argument: int, seconds: float) -> list[str]:
-    """Run a writer, kill it `seconds` after its first line, and return the lines it printed."""
+def run_and_kill(path: Path, argument: int, n_lines: int, seconds: float) -> list[str]:
+    """Run a writer, kill it `seconds` after so many lines, however slow the disk is, and return what it printed."""
     log = path.with_suffix(".log")
     log.unlink(missing_ok=True)
     writer = start(save_for_ever, path, log, argument)
-    while not (log.exists() and log.stat().st_size) and writer.is_alive():
+    while not (log.exists() and log.read_text().count("\n") >= n_lines) and writer.is_alive():
         time.sleep(0.002)
     time.sleep(seconds)
     assert kill(writer) == -signal.SIGKILL, log.read_text()
@@ -31,7 +31,7 @@ def run_and_kill(path: Path, argument: int, seconds: float) -> list[str]:
 def test_a_killed_save_never_mixes_parameters_and_examples(tmp_path):
     path, moments, first = tmp_path / "ue", random.Random(0), 1
     for _ in range(25):
-        lines = run_and_kill(path, first, moments.uniform(0.0, 0.15))
+        lines = run_and_kill(path, first, moments.randint(1, 4), moments.uniform(0.0, 0.05))
         acknowledged = max((int(x.split()[1]) for x in lines if x.startswith("ack")), default=first - 1)
         if not (path / "meta.json").exists():
             assert acknowledged == first - 1 == 0
