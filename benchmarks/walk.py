@@ -4,7 +4,7 @@ A tiny BERT with random weights is fitted and asked in this process, with the de
 only at knn_ue. `functions` are those with a name; `names` counts comprehensions and lambdas too, once per file, as a
 plain profiler does. The last field is a fingerprint of all scores: it must not change when code is only moved.
 
-    python benchmarks/walk.py [--task text] [--method knn-ue]
+    python benchmarks/walk.py [--task text] [--method knn-ue] [--list]
 
 To compare with another version of the library, run this file with its `src` and `tests` on PYTHONPATH.
 
@@ -30,6 +30,7 @@ import json
 import struct
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -48,7 +49,7 @@ class Walk:
     """A profiler that counts what of ours is called."""
 
     def __init__(self) -> None:
-        self.functions: set[tuple[str, str]] = set()
+        self.functions: Counter[tuple[str, str]] = Counter()
         self.names: set[tuple[str, str]] = set()
         self.depth = self._depth = 0
 
@@ -63,7 +64,7 @@ class Walk:
             return
         self._depth += 1
         self.depth = max(self.depth, self._depth)
-        self.functions.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+        self.functions[frame.f_code.co_filename, frame.f_code.co_qualname] += 1
 
     @property
     def files(self) -> set[str]:
@@ -105,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=sorted(TASKS), default="text")
     parser.add_argument("--method", default="knn-ue")
-    parser.add_argument("--list", action="store_true", help="name the functions of each file")
+    parser.add_argument("--list", action="store_true", help="name the functions of each file, with their calls")
     options = parser.parse_args()
     walk = Walk()
     with tempfile.TemporaryDirectory() as name:
@@ -119,7 +120,11 @@ def main() -> None:
     digest = hashlib.sha256(struct.pack(f"<{len(scores)}d", *scores)).hexdigest()[:16]
     if options.list:
         for file in sorted(walk.files):
-            names = sorted(function for name, function in walk.functions if name == file)
+            names = [
+                f"{function} {walk.functions[name, function]}"
+                for name, function in sorted(walk.functions)
+                if name == file
+            ]
             print(f"{Path(file).relative_to(OURS)} ({len(names)}): {', '.join(names)}")
     counts = {"files": len(walk.files), "functions": len(walk.functions), "names": len(walk.names)}
     print(json.dumps(counts | {"depth": walk.depth, "n_scores": len(scores), "scores": digest}))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from knn_ue.cli.stops import Terminated, stops_raise
+from knn_ue.cli.terminal import Terminated, stops_raise
 
 
 def swallow(sent: signal.Signals) -> None:

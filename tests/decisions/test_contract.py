@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from knn_ue.decisions import DECISIONS, Decision, Scored
-from knn_ue.decisions.contract import decide
 from knn_ue.decisions.registry import decision_from_plain, decision_to_plain, new_decision
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.pipeline.fitted import decide
 
 
 @pytest.fixture(scope="module")

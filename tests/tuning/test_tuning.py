@@ -6,9 +6,10 @@ import pytest
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores import IndexOptions
 from knn_ue.stores.exact import ExactIndex
+from knn_ue.stores.options import SMALL_VALUES, SMALL_VALUES_FOR_WORDS, is_small
 from knn_ue.toy import pockets
 from knn_ue.tuning import Tolerance, Trial, Tuning, tune_index
-from knn_ue.tuning.choose import SMALL_VALUES, SMALL_VALUES_FOR_WORDS, _best, index_families, is_small
+from knn_ue.tuning.choose import _best, index_families
 from knn_ue.tuning.index_trials import IndexTrials
 from knn_ue.types import Outputs
 

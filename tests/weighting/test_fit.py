@@ -10,7 +10,7 @@ from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors
 from knn_ue.weighting import TAU_RANGE, agreement, fit_temperature, fit_weight, knn_weight
 from knn_ue.weighting.fit import WeightProblem
-from knn_ue.weighting.scaling import ScaledLogits
+from knn_ue.weighting.formula import ScaledLogits
 from marks import slow_but
 
 

@@ -1,6 +1,7 @@
 """What every calibrator can do: fit, give probabilities, be saved and opened again, and name the stores it searches.
 
-`LogitScaling` is the kind whose probabilities are softmax(weight * logits), with a positive weight for each row.
+`LogitScaling` is the kind whose probabilities are softmax(weight * logits), with a positive weight for each row;
+`OneStoreScaling` takes that weight from the neighbors of the row in one store.
 """
 
 import re
@@ -28,6 +29,7 @@ from knn_ue.weighting import Explanation
 
 Found = Mapping[str, Neighbors]  # what each store found, by the store's name
 Stores = Mapping[str, NeighborStore]
+STORE = "store"  # what `OneStoreScaling` calls its own
 _SHOWN = 200
 _MAX_NEIGHBORS = 1 << 16  # what a search returns grows with it
 
@@ -314,3 +316,27 @@ class LogitScaling(Calibrator):
 
     def _predict_proba(self, outputs: Outputs, found: Found, /) -> FloatArray:
         return softmax(outputs.logits, self._weight(outputs, found))
+
+
+class OneStoreScaling(LogitScaling):
+    """A weight for each row from its nearest examples in `store`."""
+
+    searches: ClassVar[bool] = True
+
+    store: NeighborStore
+
+    @property
+    def stores(self) -> Stores:
+        """Its one store."""
+        return {STORE: self.store}
+
+    def with_stores(self, stores: Stores) -> Self:
+        """Return a copy that searches this store; what was fitted is kept."""
+        changed = super().with_stores(stores)
+        changed.store = stores[STORE]
+        return changed
+
+    @classmethod
+    def queries(cls, outputs: Outputs) -> Mapping[str, FloatArray]:
+        """Return the features (n, d)."""
+        return {STORE: outputs.require_features(cls.__name__)}

@@ -6,8 +6,7 @@ from typing import ClassVar, Self, get_args
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_choice, check_positive
-from knn_ue.calibrators.contract import Found, SavedState, Stores, check_n_neighbors
-from knn_ue.calibrators.one_store import STORE, OneStoreScaling
+from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling, SavedState, Stores, check_n_neighbors
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage import FolderContent
 from knn_ue.storage.schema import read_plain

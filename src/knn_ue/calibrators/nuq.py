@@ -13,8 +13,7 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators.contract import Found, SavedState, Stores
-from knn_ue.calibrators.one_store import STORE, OneStoreScaling
+from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling, SavedState, Stores
 from knn_ue.storage import FolderContent
 from knn_ue.storage.schema import Within, read_plain
 from knn_ue.stores import NeighborStore

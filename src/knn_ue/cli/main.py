@@ -18,7 +18,7 @@ from knn_ue.cli.plugins import help_of, plugin_commands
 from knn_ue.cli.predict import predict
 from knn_ue.cli.serve import serve
 from knn_ue.cli.spacy import spacy_app
-from knn_ue.cli.stops import exit_code, stops_raise
+from knn_ue.cli.terminal import exit_code, stops_raise
 from knn_ue.cli.train import train
 from knn_ue.errors import KnnUeError
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from knn_ue.cli.options import Device, Ue
-from knn_ue.cli.stops import exit_code
+from knn_ue.cli.terminal import exit_code
 from knn_ue.errors import InvalidInputError, require
 
 _TOKEN = "KNN_UE_TOKEN"

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +17,7 @@ from knn_ue.pipeline.fitted import WithFitted
 from knn_ue.pipeline.fitting import refit, tune_fitted, with_index
 from knn_ue.pipeline.rows import Rows, labeled_examples
 from knn_ue.pipeline.sampling import SampledRow, sample_rows, weights_of
-from knn_ue.stores import IndexOptions, RemoteStore
+from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.tuning import Tolerance, Tuning
 from knn_ue.types import Outputs, Progress
@@ -106,17 +105,6 @@ class Adjustable(WithFitted, ABC):
     def use_index(self, index: str | IndexOptions) -> Self:
         """Search the stored examples by another index, and refit with it; a threshold is chosen again."""
         self._refit(with_index(self._ready(), index))
-        return self
-
-    def patient(self) -> Self:
-        """Wait for minutes where the examples are on a server that is slow or restarts: for batch work."""
-        calibrator = self._ready().calibrator
-        stores = {
-            name: store.patient() if isinstance(store, RemoteStore) else store
-            for name, store in calibrator.stores.items()
-        }
-        if any(store is not calibrator.stores[name] for name, store in stores.items()):
-            self.fitted_ = replace(self._ready(), calibrator=calibrator.with_stores(stores))
         return self
 
     def _refit(self, calibrator: Calibrator) -> None:

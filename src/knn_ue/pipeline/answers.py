@@ -16,14 +16,13 @@ from knn_ue.arrays import BoolArray, FloatArray
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.data import PairRow, Row, TaggedRow
 from knn_ue.decisions import Decision, Scored
-from knn_ue.decisions.contract import decide
 from knn_ue.encoding import Example
 from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import Familiarity
 from knn_ue.pipeline.entity_answers import sentence_answers
 from knn_ue.pipeline.familiarity import of_rows, of_sentences
-from knn_ue.pipeline.fitted import class_names, most_likely, nearest
+from knn_ue.pipeline.fitted import class_names, decide, most_likely, nearest
 from knn_ue.types import Outputs
 
 AbstainBelow = float | None | Sequence[float | None]  # for all, or for each example; None leaves it to the decisions

@@ -13,9 +13,8 @@ from knn_ue import metrics
 from knn_ue.answers import Entity, EntityExplanation, MissedEntity, SentenceAnswer, SentenceExplanation, Word
 from knn_ue.calibrators.contract import Calibrator, Found, TaggedAnswer
 from knn_ue.decisions import Decision, Scored
-from knn_ue.decisions.contract import Decided, decide
 from knn_ue.encoding import Example
-from knn_ue.pipeline.fitted import class_names, most_likely, nearest
+from knn_ue.pipeline.fitted import Decided, class_names, decide, most_likely, nearest
 from knn_ue.types import Outputs, Prediction
 
 

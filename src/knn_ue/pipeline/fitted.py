@@ -1,7 +1,8 @@
-"""What `fit` leaves behind, which is what a UE folder holds beside the model; and what its stores show of an input."""
+"""What `fit` leaves behind, which is what a UE folder holds beside the model; and what it says of inputs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -9,13 +10,14 @@ from knn_ue.adapting import Adaptation, LabeledScores
 from knn_ue.answers import NeighborExample, nearest_examples
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators.contract import Calibrator, Found
-from knn_ue.decisions import Decision, RiskThreshold
+from knn_ue.decisions import Decision, RiskThreshold, Scored
+from knn_ue.decisions.contract import ABSTAINED
 from knn_ue.encoding.contract import Encoder
 from knn_ue.errors import NotFittedError
 from knn_ue.familiarity import ROWS, Familiarity
 from knn_ue.methods import METHODS
 from knn_ue.shown import Shown
-from knn_ue.stores import NeighborStore, folder_of
+from knn_ue.stores import NeighborStore, RemoteStore, folder_of
 from knn_ue.types import Neighbors, Outputs
 
 N_QUANTILES = 101
@@ -70,7 +72,7 @@ class Fitted:
 
 
 class WithFitted(Shown):
-    """The part of `UncertaintyPipeline` that tells what was fitted."""
+    """The part of `UncertaintyPipeline` that holds what was fitted, and tells it."""
 
     encoder: Encoder
     fitted_: Fitted
@@ -122,6 +124,15 @@ class WithFitted(Shown):
     def drift_(self) -> DriftQuantiles | None:
         """Distance and agreement of the validation rows' neighbors; None where the method has none."""
         return self._ready().drift
+
+    def patient(self) -> Self:
+        """Wait for minutes where the examples are on a server that is slow or restarts: for batch work."""
+        fitted = self._ready()
+        stores = fitted.calibrator.stores
+        remote = {name: store.patient() for name, store in stores.items() if isinstance(store, RemoteStore)}
+        if remote:
+            self.fitted_ = replace(fitted, calibrator=fitted.calibrator.with_stores({**stores, **remote}))
+        return self
 
     def _ready(self) -> Fitted:
         if not hasattr(self, "fitted_"):
@@ -225,3 +236,39 @@ def most_likely(probs: FloatArray, names: Sequence[str], top_k: int | None) -> S
 def class_names(outputs: Outputs) -> Sequence[str]:
     """Return the names of the classes, or "class 0", "class 1", ... where they have none."""
     return outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What was decided about one answer: whether to withhold it, and what the decisions add to it."""
+
+    abstained: bool
+    fields: Mapping[str, Any] | None
+
+    def about(self, value: str) -> tuple[str | None, str | None]:
+        """Return the label, tag or type to give, and the one it would have been.
+
+        >>> Decided(abstained=True, fields=None).about("pos")
+        (None, 'pos')
+        """
+        return (None, value) if self.abstained else (value, None)
+
+
+def decide(scored: Scored, decisions: Sequence[Decision], abstain_below: Sequence[float | None]) -> list[Decided]:
+    """Return what is decided about each of the n answers.
+
+    Any decision may abstain. Where `abstain_below` (n) is a number, it alone decides on that.
+    """
+    n_answers = len(scored.confidence)
+    added: list[dict[str, Any]] = [{} for _ in range(n_answers)]
+    abstained = [False] * n_answers
+    for decision in decisions if n_answers else ():
+        for row, fields in zip(range(n_answers), decision.fields(scored), strict=True):
+            added[row] |= fields
+            abstained[row] |= bool(added[row].pop(ABSTAINED, False))
+    return [
+        Decided(abstained=by_decision if least is None else score < least, fields=fields or None)
+        for score, least, by_decision, fields in zip(
+            scored.confidence.tolist(), abstain_below, abstained, added, strict=True
+        )
+    ]

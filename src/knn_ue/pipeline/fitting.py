@@ -38,23 +38,17 @@ from knn_ue.pipeline.rows import (
     warn_if_weak,
     warn_of_absent_classes,
 )
-from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, tunable
+from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, is_small, tunable
 from knn_ue.stores.segment import check_index
 from knn_ue.tasks import TASKS
 from knn_ue.tuning import Tolerance, Tuning, tune_index
 from knn_ue.types import Outputs, Progress, Step, join_outputs
 
 
-def searches(method: str) -> bool:
-    """Say whether the method looks for neighbors."""
-    return METHODS[method].calibrator.searches
-
-
 def check_index_of(method: str, index: str | IndexOptions, empty: Outputs) -> None:
     """Raise where `index` could not be built or saved over features like those of `empty` outputs, without rows."""
-    if searches(method):
-        for n_columns in {queries.shape[1] for queries in METHODS[method].calibrator.queries(empty).values()}:
-            check_index(index_options(index, 1, n_columns), n_columns)
+    for n_columns in {queries.shape[1] for queries in METHODS[method].calibrator.queries(empty).values()}:
+        check_index(index_options(index, 1, n_columns), n_columns)
 
 
 def tune_calibrator(
@@ -135,25 +129,24 @@ class FitOptions:
         check_choice(self.method, "method", tuple(METHODS))
         check_positive(self.n_neighbors, "n_neighbors")
         check_rate(self.false_alarm_rate)
-        if self.index not in ("auto", "exact") and not searches(self.method):
+        calibrator = METHODS[self.method].calibrator
+        if self.index not in ("auto", "exact") and not calibrator.searches:
             raise InvalidInputError(
                 f"{self.method} uses no neighbors, index {str(self.index)!r} would do nothing: leave it out, or "
                 "choose knn-ue"
             )
         if self.store is not None:
-            if not searches(self.method):
+            if not calibrator.searches:
                 raise InvalidInputError(f"{self.method} stores no examples: leave out store, or choose knn-ue")
-            check_address(self.store, self.index, several=METHODS[self.method].calibrator.many_stores)
+            check_address(self.store, self.index, several=calibrator.many_stores)
         if self.max_stored is not None:
-            self._check_max_stored(self.max_stored)
-
-    def _check_max_stored(self, max_stored: int) -> None:
-        if not searches(self.method):
-            raise InvalidInputError(f"{self.method} stores no examples: leave out max_stored, or choose knn-ue")
-        if max_stored < self.n_neighbors:
-            raise InvalidInputError(
-                f"max_stored={max_stored} must be at least n_neighbors={self.n_neighbors}: raise it, or lower the other"
-            )
+            if not calibrator.searches:
+                raise InvalidInputError(f"{self.method} stores no examples: leave out max_stored, or choose knn-ue")
+            if self.max_stored < self.n_neighbors:
+                raise InvalidInputError(
+                    f"max_stored={self.max_stored} must be at least n_neighbors={self.n_neighbors}: raise it, or lower "
+                    "the other"
+                )
 
 
 def fit_rows(
@@ -168,14 +161,16 @@ def fit_rows(
     train = _checked(encoder, train_rows, columns, name="training")
     validation = _checked(encoder, validation_rows, columns, name="validation")
     n_stored = len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task)
-    if searches(options.method) and options.n_neighbors > n_stored:  # the calibrator checks it too, but late
+    if (
+        METHODS[options.method].calibrator.searches and options.n_neighbors > n_stored
+    ):  # the calibrator checks it too, but late
         rule = f"exceeds the {n_stored} stored examples: lower it or add more"
         raise InvalidInputError(
             f"n_neighbors={options.n_neighbors} {rule}", shell=f"--neighbors {options.n_neighbors} {rule}"
         )
     if not options.allow_leakage and not isinstance(train, Outputs) and not isinstance(validation, Outputs):
         check_leakage(train, validation)
-    if not isinstance(train, Outputs) and options.store is None and options.index != "exact":
+    if not isinstance(train, Outputs) and options.store is None and options.index not in ("auto", "exact"):
         check_index_of(options.method, options.index, encoder.encode([]))
     if not METHODS[options.method].reads_training:
         # Checked like all others, but nothing is stored: a sample tells what the training data are like.
@@ -261,7 +256,9 @@ def fit_outputs(
 def _part(found: Found, rows: BoolArray) -> Found | None:
     """Return what was found for some of the rows; None where only another search gives what they would find alone."""
     # An index behind a PCA that keeps its own distances rounds them by the batch: exact ones never do.
-    if not rows.all() and any(neighbors.approximate for neighbors in found.values()):
+    if rows.all():
+        return found
+    if any(neighbors.approximate for neighbors in found.values()):
         return None
     return take_found(found, rows)
 
@@ -341,7 +338,7 @@ def _sample(rows: list[Example], encoder: Encoder, seed: int) -> list[Example]:
 
 def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: Progress | None) -> Calibrator:
     """Return the calibrator of the method with what it keeps of the training rows, its index chosen, not fitted."""
-    tuned = options.index == "auto" and options.store is None and searches(options.method)
+    tuned = options.index == "auto" and options.store is None
     # An exact index costs nothing to build: it is the array itself.
     calibrator = make_calibrator(
         options.method,
@@ -350,7 +347,8 @@ def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: 
         index="exact" if tuned else options.index,
         store=options.store,
     )
-    if tuned:
+    sizes = [len(store) * store.n_columns for store in calibrator.stores.values()]
+    if tuned and sizes and not is_small(sizes[-1], of_words=validation.groups is not None):
         calibrator, _ = tune_calibrator(
             calibrator, validation, tolerance=Tolerance(), thorough=False, seed=options.seed, progress=progress
         )

@@ -3,7 +3,7 @@
 from knn_ue.stores.contract import NeighborStore, RemoteStore, TunableStore, WritableStore, tunable, writable
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.milvus import MilvusStore
-from knn_ue.stores.options import IndexOptions, index_options
+from knn_ue.stores.options import IndexOptions, index_options, is_small
 from knn_ue.stores.pruning import balanced_rows
 from knn_ue.stores.registry import STORES, StoreKind, build_store, check_address, folder_of, moved_store, open_store
 
@@ -22,6 +22,7 @@ __all__ = [
     "check_address",
     "folder_of",
     "index_options",
+    "is_small",
     "moved_store",
     "open_store",
     "tunable",

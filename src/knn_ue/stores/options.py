@@ -177,6 +177,21 @@ def index_options(index: "str | IndexOptions", n_rows: int, n_columns: int) -> I
     return IndexOptions(factory=index)
 
 
+# Up to so many stored values (rows x columns) an exact search costs a few percent of MiniLM's forward pass, and there
+# is nothing to choose. A sentence asks for several of its words where a text asks once, so its limit is lower.
+SMALL_VALUES = 1 << 24
+SMALL_VALUES_FOR_WORDS = 1 << 22
+
+
+def is_small(n_values: int, *, of_words: bool) -> bool:
+    """Say whether a store of so many values is searched exactly at next to no cost beside the model.
+
+    >>> is_small(7_396 * 768, of_words=False), is_small(69_273 * 384, of_words=True)
+    (True, False)
+    """
+    return n_values <= (SMALL_VALUES_FOR_WORDS if of_words else SMALL_VALUES)
+
+
 Normalize = Literal["none", "l2", "standardize"]
 _ROWS = 1 << 14
 # Beyond this, float32 squared distances overflow to infinity or vanish, and faiss would order rows by chance.

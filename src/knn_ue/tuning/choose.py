@@ -14,17 +14,13 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive, float_matrix, label_vector
 from knn_ue.calibrators import Calibrator, Found
 from knn_ue.errors import InvalidInputError
-from knn_ue.stores import IndexOptions
+from knn_ue.stores import IndexOptions, is_small
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.faiss_index import FaissIndex
 from knn_ue.stores.segment import build_index
 from knn_ue.tuning.index_trials import Exact, IndexTrials, Scored, Tolerance, Trial, Tuning
 from knn_ue.types import Outputs, Progress
 
-# Up to so many stored values (rows x columns) an exact search costs a few percent of MiniLM's forward pass, and there
-# is nothing to choose. A sentence asks for several of its words where a text asks once, so its limit is lower.
-SMALL_VALUES = 1 << 24
-SMALL_VALUES_FOR_WORDS = 1 << 22
 # The exact search of the validation rows must end in some twenty seconds: rows x columns x queries.
 _EXACT_VALUES = 6e11
 _MOST_QUERIES = 20_000
@@ -84,15 +80,6 @@ def tune_index(
         trials += _try_family(bench, family, exact, fastest, thorough=thorough)
     report("tuning the index", len(families), len(families))
     return Tuning(chosen=_best(trials, tolerance), trials=tuple(trials), n_queries=len(bench.validation))
-
-
-def is_small(n_values: int, *, of_words: bool) -> bool:
-    """Say whether a store of so many values is searched exactly at next to no cost beside the model.
-
-    >>> is_small(7_396 * 768, of_words=False), is_small(69_273 * 384, of_words=True)
-    (True, False)
-    """
-    return n_values <= (SMALL_VALUES_FOR_WORDS if of_words else SMALL_VALUES)
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,17 @@ from knn_ue.weighting.fit import TAU_RANGE, fit_weight
 from knn_ue.weighting.formula import (
     Distance,
     Positivity,
+    ScaledLogits,
+    TemperatureMap,
     Weight,
     WeightParams,
     agreement,
-    knn_weight,
-    knn_weight_gradient,
-    positive_total,
-)
-from knn_ue.weighting.scaling import (
-    ScaledLogits,
-    TemperatureMap,
     check_temperature,
     fit_temperature,
     fit_temperature_map,
+    knn_weight,
+    knn_weight_gradient,
+    positive_total,
 )
 
 __all__ = [

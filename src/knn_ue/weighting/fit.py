@@ -17,13 +17,13 @@ from knn_ue.weighting.formula import (
     FLOOR_WIDTH,
     Distance,
     Positivity,
+    ScaledLogits,
     WeightParams,
     agreement,
     kernel_distance,
     kernel_means,
     smooth_floor,
 )
-from knn_ue.weighting.scaling import ScaledLogits
 
 # Below half the median distance the weight may explode to separate a few validation rows, and test rows pay for it
 # (docs/gotchas.md measures that); far above it the distance term is a constant.
