@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from knn_ue.encoding.contract import EncodingOptions
+from knn_ue.encoding import EncodingOptions
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inspection import last_linear
 from knn_ue.errors import InvalidInputError

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from knn_ue.encoding.forward import ViewReader, random_signs
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
-from knn_ue.encoding.views import ViewReader, random_signs, view_layers
 from tiny_models import N_LAYERS, ROWS, TASKS
 
 torch = pytest.importorskip("torch")
@@ -66,7 +66,7 @@ def test_without_the_option_there_are_no_views(tiny_model):
 
 def test_at_most_six_layers_are_read_and_the_last_is_one_of_them():
     for n_layers in range(1, 49):
-        layers = view_layers(n_layers)
+        layers = ViewReader(n_layers, 4, tagging=False).layers
         assert len(set(layers)) == len(layers) <= 6
         assert layers[-1] == n_layers and layers[0] >= 1
 

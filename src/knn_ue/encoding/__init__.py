@@ -3,9 +3,10 @@
 """
 
 from knn_ue.encoding.causal import CausalLMEncoder, PromptOptions
-from knn_ue.encoding.contract import Encoder, EncoderPart, EncodingNames, EncodingOptions, Pooling
-from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.encoding.contract import Encoder, EncoderPart
+from knn_ue.encoding.huggingface import EncodingNames, EncodingOptions, HuggingFaceEncoder
 from knn_ue.encoding.inputs import Example, read_example, read_examples
+from knn_ue.encoding.inspection import Pooling
 
 __all__ = [
     "CausalLMEncoder",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from knn_ue.arrays import check_positive
 from knn_ue.encoding.contract import Encoder, EncoderPart
+from knn_ue.encoding.forward import ViewReader
 from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples, windows
 from knn_ue.encoding.inspection import check_layer, is_decoder_only, max_length_of
 from knn_ue.encoding.loading import check_tokenizer, find_device, load_language_model, load_tokenizer, loading
@@ -22,7 +23,6 @@ from knn_ue.encoding.model_files import (
     part_with_model,
 )
 from knn_ue.encoding.prompts import Messages, Prompt, PromptReader, label_words, template_of
-from knn_ue.encoding.views import ViewReader
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage.schema import Within, as_written, read_plain
 from knn_ue.tasks import TASKS, Task

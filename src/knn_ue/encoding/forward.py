@@ -1,30 +1,33 @@
-"""Examples -> pieces that a model can read at once -> what it says at the positions of the rows.
+"""Pieces that a model can read at once -> what it says at the positions of the rows, and what familiarity looks at.
 
 A text or pair is one piece: what exceeds `max_length` is cut from the end, of the longer part in a pair, and counted.
-A sentence to be tagged becomes as many overlapping windows as it needs: every word gets a row, from the window in
-which it has most context.
+Sentences to be tagged become pieces in `words`.
 """
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.arrays import IntArray
-from knn_ue.encoding.contract import EncodingOptions
+from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.encoding.inputs import Example
 from knn_ue.encoding.inspection import captured_input, head_of, last_linear
 from knn_ue.encoding.passes import log_mean_probs
-from knn_ue.encoding.views import ViewReader
-from knn_ue.encoding.words import best_windows, cut_windows, with_every_word, word_spans
 from knn_ue.errors import InvalidInputError
-from knn_ue.tasks import TASKS, Task
+
+if TYPE_CHECKING:
+    from knn_ue.encoding.huggingface import EncodingOptions
 
 TokenIds = dict[str, list[int]]
+Arrays = dict[str, npt.NDArray[Any]]
+
+_LAYERS = 6
+_TEXT_WIDTH = 768
+_WORD_WIDTH = 64  # every word has its own views, so they must be small
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,34 +51,27 @@ class Pieces:
     n_truncated: int
 
 
-def make_pieces(
+def text_pieces(
     tokenizer: Any,
     examples: Sequence[Example],
     *,
-    task: Task,
     max_length: int,
     position_of: Callable[[Sequence[int]], int],
 ) -> Pieces:
-    """Tokenize the examples; output rows are numbered from 0, one per example, or one per word in tagging.
+    """Tokenize texts or pairs, one piece and one output row each; what exceeds `max_length` is cut.
 
     `position_of` tells from the token numbers of a text or pair at which of them its row is read.
     """
-    capacity = max_length - tokenizer.num_special_tokens_to_add(pair=TASKS[task].is_pair)
-    if capacity < 1:
-        raise InvalidInputError(f"max_length={max_length} leaves no room beside the special tokens: raise it")
-    if TASKS[task].is_tagging:
-        return _tagging_pieces(tokenizer, examples, capacity)
     if not examples:
         return Pieces([], 0, 0)
-    first = [example.parts[0] for example in examples]
-    second = [example.parts[1] for example in examples] if TASKS[task].is_pair else None
-    encoded = tokenizer(first, second, truncation="longest_first", max_length=max_length)
+    first, *second = (list(column) for column in zip(*(example.parts for example in examples), strict=True))
+    encoded = tokenizer(first, *second, truncation="longest_first", max_length=max_length)
     names = [name for name in encoded if name != "attention_mask"]
     pieces: list[Piece] = []
     for row in range(len(examples)):
         inputs: TokenIds = {name: list(encoded[name][row]) for name in names}
         if not inputs["input_ids"]:  # an empty text, and a tokenizer without special tokens
-            inputs = {name: [_unknown_id(tokenizer) if name == "input_ids" else 0] for name in names}
+            inputs = {name: [unknown_id(tokenizer) if name == "input_ids" else 0] for name in names}
         pieces.append(Piece(inputs, np.array([row]), np.array([position_of(inputs["input_ids"])])))
     return Pieces(pieces, len(examples), sum(bool(encoding.overflowing) for encoding in encoded.encodings))
 
@@ -99,60 +95,12 @@ def batches_by_length(pieces: Sequence[Piece], batch_size: int) -> Iterator[list
         yield ordered[start : start + batch_size]
 
 
-def _tagging_pieces(tokenizer: Any, examples: Sequence[Example], capacity: int) -> Pieces:
-    with_words = [example.parts for example in examples if example.parts]
-    if not with_words:
-        return Pieces([], 0, 0)
-    # Longer than the model reads is right here, since windows follow: verbose=False silences the tokenizer's warning.
-    encoded = tokenizer([list(words) for words in with_words], is_split_into_words=True, verbose=False)
-    pieces: list[Piece] = []
-    n_rows = 0
-    for number, words in enumerate(with_words):
-        sentence = {name: list(encoded[name][number]) for name in encoded if name != "attention_mask"}
-        pieces += _sentence_pieces(tokenizer, sentence, encoded.word_ids(number), len(words), n_rows, capacity)
-        n_rows += len(words)
-    return Pieces(pieces, n_rows, 0)
-
-
-def _sentence_pieces(
-    tokenizer: Any, sentence: TokenIds, word_ids: Sequence[int | None], n_words: int, row: int, capacity: int
-) -> Iterator[Piece]:
-    inner = [position for position, word in enumerate(word_ids) if word is not None]
-    # Special tokens stand in front of the words and behind them, and each window gets both.
-    front, back = (inner[0], inner[-1] + 1) if inner else _empty_split(tokenizer, sentence["input_ids"])
-    ids, word_of = with_every_word(
-        [sentence["input_ids"][position] for position in inner],
-        [word for word in word_ids if word is not None],
-        n_words=n_words,
-        unknown_id=_unknown_id(tokenizer),
-    )
-    first, last = word_spans(word_of)
-    windows = cut_windows(len(ids), capacity=capacity)
-    chosen = best_windows(first, last, windows, length=len(ids))
-    for window, (start, stop) in enumerate(windows):
-        words = np.flatnonzero(chosen == window)
-        if len(words):
-            # Within one sequence every other input, such as the token type, is the same for all words.
-            middle = {name: [values[front] if inner else 0] * (stop - start) for name, values in sentence.items()}
-            middle["input_ids"] = ids[start:stop]
-            inputs = {name: values[:front] + middle[name] + values[back:] for name, values in sentence.items()}
-            yield Piece(inputs, row + words, front + first[words] - start)
-
-
-def _empty_split(tokenizer: Any, special: Sequence[int]) -> tuple[int, int]:
-    # No word left a trace: what is there are the special tokens, the closing ones from the separator on.
-    split = special.index(tokenizer.sep_token_id) if tokenizer.sep_token_id in special else len(special)
-    return split, split
-
-
-def _unknown_id(tokenizer: Any) -> int:
+def unknown_id(tokenizer: Any) -> int:
+    """Return the token number that stands for a word or text without sub-words."""
     for number in (tokenizer.unk_token_id, tokenizer.mask_token_id, tokenizer.eos_token_id):
         if number is not None:
             return int(number)
     raise InvalidInputError("the tokenizer has no unknown token to stand for a word without sub-words: set unk_token")
-
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +120,7 @@ class ForwardPass:
     """Calls a model on padded pieces; `pad_id` is the token number that the model itself takes for padding."""
 
     def __init__(
-        self, model: Any, tokenizer: Any, options: EncodingOptions, *, pad_id: int | None, tagging: bool
+        self, model: Any, tokenizer: Any, options: "EncodingOptions", *, pad_id: int | None, tagging: bool
     ) -> None:
         self.model = model
         self.options = options
@@ -195,11 +143,6 @@ class ForwardPass:
                 "the tokenizer has no padding token: set tokenizer.pad_token and save the model again"
             )
         return {"input_ids": pad_id, "token_type_ids": self._tokenizer.pad_token_type_id}
-
-    @property
-    def device(self) -> Any:
-        """The torch device the model is on."""
-        return next(self.model.parameters()).device
 
     def __call__(self, batch: Sequence[Piece]) -> Arrays:
         """Run the model on padded pieces; return `features`, `logits`, `views` and `layers.<i>`, one row a position."""
@@ -262,7 +205,7 @@ class ForwardPass:
     def _prepare(self, batch: Sequence[Piece]) -> _Ready:
         import torch
 
-        device = self.device
+        device = self.model.device
         padded = pad_pieces(batch, self.padding)
         largest = int(padded["input_ids"].max())
         if self._n_tokens is not None and largest >= self._n_tokens:
@@ -307,3 +250,53 @@ def _joined(parts: Sequence[Any]) -> Any:
     import torch
 
     return torch.cat([torch.nn.functional.normalize(part.float(), dim=-1) for part in parts], dim=-1)
+
+
+class ViewReader:
+    """Reads what familiarity looks at: the views of a model with layers of some width; in tagging they are narrower.
+
+    The final layer of a fine-tuned model has forgotten what it did not need; lower layers still tell a film review from
+    a question about a battery. Both poolings of a few layers come from the one forward pass.
+
+    A view is a unit vector: the hidden state at the row's position, or its mean over the real tokens, of one layer.
+    At most six layers are read, evenly spaced up to the final one. What is wider than the limit (64 columns in
+    tagging, else 768) is projected by fixed random signs, the same for every model of that width.
+    """
+
+    def __init__(self, n_layers: int, width: int, *, tagging: bool) -> None:
+        n_read = min(_LAYERS, n_layers)
+        self.layers = tuple(n_layers * (number + 1) // n_read for number in range(n_read))
+        limit = _WORD_WIDTH if tagging else _TEXT_WIDTH
+        self._signs = random_signs(width, limit) if width > limit else None
+        self.shape = 2 * len(self.layers), min(width, limit)
+
+    def read(self, hidden: Any, mask: Any, which: Any, where: Any) -> Any:
+        """Return (rows, views, k) float16 from `hidden`, the states (batch, length, width) of every layer.
+
+        Row i stands at position `where[i]` of sequence `which[i]`; `mask` (batch, length) marks the real tokens.
+        """
+        import torch
+
+        weights = mask[:, :, None].float()
+        weights = weights / weights.sum(dim=1, keepdim=True)
+        signs = None if self._signs is None else torch.from_numpy(self._signs).to(mask.device)
+        views = []
+        for number in self.layers:
+            states = hidden[number].float()
+            mean = (states * weights).sum(dim=1)
+            for found in (states[which, where], mean[which]):
+                direction = torch.nn.functional.normalize(found, dim=-1)
+                views.append(direction if signs is None else direction @ signs)
+        return torch.stack(views, dim=1).half()
+
+
+def random_signs(width: int, n_columns: int) -> FloatArray:
+    """Return (width, n_columns) of +-1 / sqrt(n_columns): lengths are kept on average. Achlioptas (2003).
+
+    Made from the raw stream of the generator, which unlike its distributions never changes with numpy.
+    """
+    n_bits = width * n_columns
+    raw = np.random.PCG64(0).random_raw(-(-n_bits // 64)).astype("<u8")
+    bits = np.unpackbits(raw.view(np.uint8), bitorder="little")[:n_bits].reshape(width, n_columns)
+    signs: FloatArray = (2.0 * bits - 1.0).astype(np.float32) / np.float32(np.sqrt(n_columns))
+    return signs

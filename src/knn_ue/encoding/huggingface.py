@@ -1,17 +1,19 @@
-"""Any Hugging Face text or token classifier -> Outputs."""
+"""Any Hugging Face text or token classifier -> Outputs; `EncodingOptions` say how rows become features."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Self, TypedDict, Unpack, get_args
 
 import numpy as np
 
-from knn_ue.encoding.contract import Encoder, EncoderPart, EncodingNames, EncodingOptions
-from knn_ue.encoding.forward import ForwardPass, Pieces, batches_by_length, make_pieces
+from knn_ue.arrays import check_choice, check_not_empty, check_positive
+from knn_ue.encoding.contract import Encoder, EncoderPart
+from knn_ue.encoding.forward import ForwardPass, Pieces, batches_by_length, text_pieces
 from knn_ue.encoding.inputs import Example, all_labeled, class_numbers, read_examples, windows
 from knn_ue.encoding.inspection import (
+    Pooling,
     check_layer,
     class_names_of,
     find_pooling,
@@ -31,7 +33,6 @@ from knn_ue.encoding.loading import (
     load_model,
     load_tokenizer,
     loading,
-    task_of,
 )
 from knn_ue.encoding.model_files import (
     HubModel,
@@ -39,11 +40,82 @@ from knn_ue.encoding.model_files import (
     open_with_model,
     part_with_model,
 )
-from knn_ue.encoding.words import word_in_context
+from knn_ue.encoding.words import tagging_pieces, word_in_context
 from knn_ue.errors import InvalidInputError
 from knn_ue.storage.schema import as_written, read_plain
 from knn_ue.tasks import TASKS, Task, task_name
 from knn_ue.types import Outputs, Step, join_columns
+
+# What is larger is a slip of the hand, or a folder that was made to take all memory or time.
+_MOST = {"batch_size": 1 << 16, "passes": 10_000, "max_length": 1 << 20, "context_words": 1 << 16}
+
+
+class EncodingNames(TypedDict, total=False):
+    """The keyword arguments that `from_pretrained` takes for `EncodingOptions`."""
+
+    pooling: Pooling | None
+    layer: int | tuple[int, ...]
+    all_layers: bool
+    max_length: int | None
+    batch_size: int
+    context_words: int
+    passes: int
+    views: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingOptions:
+    """What a feature is.
+
+    `pooling`: "cls" (the CLS token; in tagging the first sub-word of each word), "last" (the last real token, for
+    decoder-only models), "mean" (over all real tokens, the special ones among them), "cls+mean" (both, each of length
+    1, side by side) or "pooled" (what the head's last linear layer reads, at the position where the model classifies).
+    None is "cls+mean" for texts and "cls" for pairs and words where the model has a CLS token that sees the text, and
+    "last" otherwise; the encoder's own options hold the choice. `layer` counts as `hidden_states` does: 0 the
+    embeddings, 1 the first layer, -1 the final one; several are put side by side, each of length 1. `all_layers` adds
+    every layer but the embeddings to `Outputs.layers`, of "cls+mean" the CLS token. `max_length` counts sub-words and
+    special tokens and ends where the positions of the model do; None is what it was made for, at most 512.
+    `context_words` on each side surround a tagged word in `Outputs.texts`. `views` adds what familiarity looks at to
+    `Outputs.views`. With `passes` above 1 the logits are the log of the mean probability over so many passes with
+    dropout; features stay those of one pass without.
+
+    >>> EncodingOptions(pooling="mean").layer
+    -1
+    """
+
+    pooling: Pooling | None = None
+    layer: int | tuple[int, ...] = -1
+    all_layers: bool = False
+    max_length: int | None = None
+    batch_size: int = 32
+    context_words: int = 4
+    passes: int = 1
+    views: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.layer, int):
+            object.__setattr__(self, "layer", tuple(self.layer))
+            check_not_empty(len(self.layers), "layer")
+        if self.pooling is not None:
+            check_choice(self.pooling, "pooling", get_args(Pooling))
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and name != "context_words":
+                check_positive(value, name)
+            if value is not None and value > most:
+                raise InvalidInputError(f"{name} must be at most {most}, got {value}: lower it")
+        if self.context_words < 0:
+            raise InvalidInputError(f"context_words must be at least 0, got {self.context_words}: 0 keeps bare words")
+        if self.pooling == "pooled" and self.layer != -1:
+            raise InvalidInputError(
+                f'pooling="pooled" is the input of the classification head, so layer={self.layer} has no effect: '
+                'drop it, or use pooling="cls"'
+            )
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers that features are made of."""
+        return (self.layer,) if isinstance(self.layer, int) else self.layer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,32 +154,26 @@ class HuggingFaceEncoder(Encoder):
         self.source = source  # where the model came from; None where it is only in memory
         self.task: Task = task_name(task)
         self.class_names = class_names_of(model.config)
-        self.options = self._resolved(options or EncodingOptions())
+        chosen = options or EncodingOptions()
+        for layer in chosen.layers:
+            check_layer(model.config, layer)
+        tagging = TASKS[self.task].is_tagging
+        pooling = find_pooling(model, tokenizer, chosen.pooling, task=self.task)
+        # The options as they are used with this model: nothing is left open.
+        self.options = replace(chosen, pooling=pooling, max_length=max_length_of(model, tokenizer, chosen.max_length))
+        self._position_of = position_reader(model, tokenizer, pooling, tagging=tagging)
+        self._ignores_case = tagging and ignores_case(tokenizer)
         self.n_encoded = 0  # rows read since this encoder was made
         self.n_truncated = 0  # how many of them were cut at max_length
-        self.forward = ForwardPass(
-            model, tokenizer, self.options, pad_id=self._pad_id, tagging=TASKS[self.task].is_tagging
-        )
-
-    def _resolved(self, options: EncodingOptions) -> EncodingOptions:
-        """Return the options as they are used with this model: nothing is left open."""
-        for layer in options.layers:
-            check_layer(self.model.config, layer)
-        tagging = TASKS[self.task].is_tagging
-        pooling = find_pooling(self.model, self.tokenizer, options.pooling, task=self.task)
-        self._position_of = position_reader(self.model, self.tokenizer, pooling, tagging=tagging)
-        self._ignores_case = tagging and ignores_case(self.tokenizer)
-        self._pad_id = None
-        if is_decoder_only(self.model.config) and not tagging:
-            self._pad_id = padding_id_of(self.model.config)
-            if self._pad_id is None:
+        pad_id = None
+        if is_decoder_only(model.config) and not tagging:
+            pad_id = padding_id_of(model.config)
+            if pad_id is None:
                 raise InvalidInputError(
                     "the model has no padding token, so it cannot tell where texts in a batch end: "
                     "set pad_token_id in its config.json"
                 )
-        return replace(
-            options, pooling=pooling, max_length=max_length_of(self.model, self.tokenizer, options.max_length)
-        )
+        self.forward = ForwardPass(model, tokenizer, self.options, pad_id=pad_id, tagging=tagging)
 
     @property
     def training(self) -> str:
@@ -164,7 +230,8 @@ class HuggingFaceEncoder(Encoder):
             model = getattr(model, "model", model)
         if tokenizer is None:
             raise InvalidInputError(f"{type(model).__name__} needs its tokenizer: pass it as the second argument")
-        known = task_of(model.config, type(model).__name__, type(model).__name__, task)
+        name = type(model).__name__
+        known = find_task(name, task, config=model.config, architecture=name)
         precision = str(model.dtype).removeprefix("torch.")
         if precision != "float32":
             warnings.warn(
@@ -172,7 +239,7 @@ class HuggingFaceEncoder(Encoder):
                 "little: call model.float() before for equal ones",
                 stacklevel=3,
             )
-        return cls(model.eval(), check_tokenizer(tokenizer, type(model).__name__), known, options=options)
+        return cls(model.eval(), check_tokenizer(tokenizer, name), known, options=options)
 
     def with_options(self, **changes: Any) -> "HuggingFaceEncoder":
         """Return an encoder with the same model in memory and other options."""
@@ -259,13 +326,13 @@ class HuggingFaceEncoder(Encoder):
 
     def pieces_of(self, examples: Sequence[Example]) -> Pieces:
         """Tokenize the examples as this encoder reads them."""
-        return make_pieces(
-            self.tokenizer,
-            examples,
-            task=self.task,
-            max_length=self.options.max_length or 0,
-            position_of=self._position_of,
-        )
+        task, max_length = TASKS[self.task], self.options.max_length or 0
+        capacity = max_length - self.tokenizer.num_special_tokens_to_add(pair=task.is_pair)
+        if capacity < 1:
+            raise InvalidInputError(f"max_length={max_length} leaves no room beside the special tokens: raise it")
+        if task.is_tagging:
+            return tagging_pieces(self.tokenizer, examples, capacity=capacity)
+        return text_pieces(self.tokenizer, examples, max_length=max_length, position_of=self._position_of)
 
     def _describe(self, examples: Sequence[Example], start: int) -> dict[str, Any]:
         if TASKS[self.task].is_pair:

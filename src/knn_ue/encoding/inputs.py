@@ -152,15 +152,18 @@ def read_example(row: object, task: Task, number: int = 0, *, words_of: WordsOf 
         raise InvalidInputError(
             f"row {number} must be {record.example} for {task}, got {_shown(row)}: convert or drop it"
         )
-    parts = tuple(_read_text(value, number) for value in content)
+    for value in content:
+        if not isinstance(value, str):
+            raise InvalidInputError(f"row {number} must hold text, got {_shown(value)}: convert it to a string")
+    parts = tuple(valid_unicode(str(value)) for value in content)
     if record.is_tagging and labels is not None and len(labels) != len(parts):
         raise InvalidInputError(
             f"row {number} has {len(parts)} words but {len(labels)} tags: give each word exactly one tag"
         )
     place = None if isinstance(row, Mapping) else getattr(row, "place", None)
-    domain = _field(row, "domain")
+    domain, weight = _field(row, "domain"), _field(row, "sample_weight")
     named = domain if isinstance(domain, str) and domain else None
-    return Example(parts, labels, named, _read_weight(row, number), place, raw)
+    return Example(parts, labels, named, None if weight is None else _read_weight(weight, number), place, raw)
 
 
 def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
@@ -187,7 +190,7 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
     # A table with a gap makes floats of its numbers, so "1.0" may well be the label "1".
     values: dict[int | None, int] = {_whole_number(name): number for name, number in known.items()}
     values.pop(None, None)
-    numbered = _are_numbers(examples, class_names)
+    numbered = reads_numbers(examples, class_names)
     if numbered:
         values = {number: number for number in range(len(class_names))}
     numbers: list[int] = []
@@ -229,21 +232,9 @@ def reads_numbers(examples: Sequence[Example], class_names: Sequence[str]) -> bo
     >>> reads_numbers([Example(("fine",), ("1",))], ["neg", "pos"]), reads_numbers([Example(("fine",), ("1",))], ["1"])
     (True, False)
     """
-    if not _are_numbers(examples, class_names):
-        return False
-    return _used(examples, lambda label: 0 <= (_whole_number(label) or 0) < len(class_names))
-
-
-def _are_numbers(examples: Sequence[Example], class_names: Sequence[str]) -> bool:
-    """Say whether all labels are whole numbers, in range or not, and no class is so named."""
-    if any(_whole_number(name) is not None for name in class_names):
-        return False
-    return _used(examples, lambda label: _whole_number(label) is not None)
-
-
-def _used(examples: Sequence[Example], holds: Callable[[str], bool]) -> bool:
     used = {label for example in examples for label in example.labels or ()}
-    return bool(used) and all(holds(label) for label in used)
+    named = any(_whole_number(name) is not None for name in class_names)
+    return bool(used) and not named and all(_whole_number(label) is not None for label in used)
 
 
 def _whole_number(text: str) -> int | None:
@@ -260,10 +251,7 @@ def _field(row: object, name: str) -> object:
     return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
 
 
-def _read_weight(row: object, number: int) -> float | None:
-    weight = _field(row, "sample_weight")
-    if weight is None:
-        return None
+def _read_weight(weight: object, number: int) -> float:
     if (
         isinstance(weight, bool)
         or not isinstance(weight, (int, float, np.integer, np.floating))
@@ -300,12 +288,6 @@ def _bare_content(row: object, task: Task) -> Sequence[object] | None:
     if not isinstance(row, (list, tuple)):
         return None
     return row if record.is_tagging or (record.is_pair and len(row) == 2) else None
-
-
-def _read_text(value: object, number: int) -> str:
-    if not isinstance(value, str):
-        raise InvalidInputError(f"row {number} must hold text, got {_shown(value)}: convert it to a string")
-    return valid_unicode(value)
 
 
 def _read_labels(row: object, task: Task, number: int) -> tuple[str, ...] | None:

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from knn_ue.encoding.contract import Pooling
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from knn_ue.heads.base import Head
 
+Pooling = Literal["cls", "last", "mean", "cls+mean", "pooled"]
 
 _DEFAULT_MAX_LENGTH = 512
 _IN_BOTH_CASES = "The Apple of Oslo ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -34,10 +34,17 @@ def class_names_of(config: Any) -> tuple[str, ...]:
 
 def max_length_of(model: Any, tokenizer: Any, wanted: int | None) -> int:
     """Return `wanted`, or what the model can read if that is less; None is what it was made for, at most 512."""
-    limit = _position_limit(model)
+    # DeBERTa has none: positions are differences, without an end.
+    relative = getattr(model.config, "relative_attention", False)
+    limit = None if relative else getattr(model.config, "max_position_embeddings", None) or None
+    for name, module in model.named_modules():
+        if name.endswith("embeddings.position_embeddings") and hasattr(module, "num_embeddings"):
+            # RoBERTa numbers its positions from the padding number + 1.
+            limit = module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+            break
     if wanted is None:
         return int(min(_DEFAULT_MAX_LENGTH, tokenizer.model_max_length, limit or _DEFAULT_MAX_LENGTH))
-    return wanted if limit is None else min(wanted, limit)
+    return wanted if limit is None else int(min(wanted, limit))
 
 
 def check_layer(config: Any, layer: int) -> None:
@@ -136,18 +143,6 @@ def captured_input(module: Any) -> Iterator[list[Any]]:
         yield seen
     finally:
         hook.remove()
-
-
-def _position_limit(model: Any) -> int | None:
-    for name, module in model.named_modules():
-        if name.endswith("embeddings.position_embeddings") and hasattr(module, "num_embeddings"):
-            # RoBERTa numbers its positions from the padding number + 1.
-            unused = 0 if module.padding_idx is None else module.padding_idx + 1
-            return int(module.num_embeddings - unused)
-    if getattr(model.config, "relative_attention", False):  # DeBERTa: positions are differences, without an end
-        return None
-    limit = getattr(model.config, "max_position_embeddings", None)
-    return int(limit) if limit else None
 
 
 _PLACE = "knn_ue_head"  # the attribute: a part of the model, so that it moves, trains and is copied with it

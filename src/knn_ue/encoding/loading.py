@@ -61,26 +61,45 @@ def load_config(path: str | Path, *, trust_remote_code: bool = False) -> Any:
         return config
 
 
+def _check_sizes(path: str | Path, config: Any) -> None:
+    """Raise where a config.json promises a model that its own files cannot hold, before anything is allocated."""
+    sizes = {name: getattr(config, name, None) for name in (*_PER_LAYER, *_TABLES, "hidden_size", "num_hidden_layers")}
+    for name, size in sizes.items():
+        if size is not None and (type(size) is not int or not 0 <= size <= _MAX_SIZE):
+            raise ValueError(f"{name} must be a whole number up to {_MAX_SIZE}, got {str(size)[:40]!r}")
+    layers, width = sizes["num_hidden_layers"] or 0, sizes["hidden_size"] or 0
+    if layers > _MAX_LAYERS:
+        raise ValueError(f"num_hidden_layers must be at most {_MAX_LAYERS}, got {layers}")
+    if not Path(path).is_dir():
+        return
+    n_bytes = sum(file.stat().st_size for file in Path(path).iterdir() if file.suffix in _WEIGHTS)
+    most = _SLACK + _SHARED * n_bytes
+    counts = {name: width * (sizes[name] or 0) for name in _TABLES}
+    counts |= {name: layers * width * (sizes[name] or 0) for name in (*_PER_LAYER, "hidden_size")}
+    name = max(counts, key=lambda name: counts[name])
+    if n_bytes and counts[name] > most:
+        raise ValueError(f"its files of {n_bytes} bytes cannot hold {name}={sizes[name]} with hidden_size={width}")
+
+
 def find_task(
-    path: str | Path, given: str | None = None, *, config: Any = None, trust_remote_code: bool = False
+    path: str | Path,
+    given: str | None = None,
+    *,
+    config: Any = None,
+    architecture: str | None = None,
+    trust_remote_code: bool = False,
 ) -> Task:
     """Return what the model is for: as it was recorded in training, else as its architecture tells.
 
     An architecture for texts does not tell texts from pairs: without a record it is for texts unless `given` says
     otherwise. Raises where `given` (either form) is not what the model is for, or nothing is known. `config` is what
-    `load_config` returned, where it was called before.
+    `load_config` returned, where it was called before; for a model in memory `path` is what messages call it.
     """
     config = config or load_config(path, trust_remote_code=trust_remote_code)
-    record = read_record(path) or {}  # of models trained by earlier versions
-    architecture = next(iter(config.architectures or ()), "")
-    return task_of(config, architecture, path, given, recorded=record.get("task"))
-
-
-def task_of(
-    config: Any, architecture: str, path: str | Path, given: str | None = None, *, recorded: str | None = None
-) -> Task:
-    """Return what a model with this configuration is for; `path` is what messages call it. See `find_task`."""
-    recorded = note_of(config).get("task") or recorded
+    recorded = note_of(config).get("task")
+    if architecture is None:
+        architecture = next(iter(config.architectures or ()), "")
+        recorded = recorded or (read_record(path) or {}).get("task")  # of models trained by earlier versions
     if recorded is not None:
         known = task_name(str(recorded))
         if given is not None and task_name(given) != known:
@@ -253,23 +272,3 @@ def loading(path: str | Path) -> Iterator[None]:
             f"the model {path} cannot be loaded ({reason[:300]}): "
             "give a folder that save_pretrained wrote, or the name of a model on a hub you can reach"
         ) from error
-
-
-def _check_sizes(path: str | Path, config: Any) -> None:
-    """Raise where a config.json promises a model that its own files cannot hold, before anything is allocated."""
-    sizes = {name: getattr(config, name, None) for name in (*_PER_LAYER, *_TABLES, "hidden_size", "num_hidden_layers")}
-    for name, size in sizes.items():
-        if size is not None and (type(size) is not int or not 0 <= size <= _MAX_SIZE):
-            raise ValueError(f"{name} must be a whole number up to {_MAX_SIZE}, got {str(size)[:40]!r}")
-    layers, width = sizes["num_hidden_layers"] or 0, sizes["hidden_size"] or 0
-    if layers > _MAX_LAYERS:
-        raise ValueError(f"num_hidden_layers must be at most {_MAX_LAYERS}, got {layers}")
-    if not Path(path).is_dir():
-        return
-    n_bytes = sum(file.stat().st_size for file in Path(path).iterdir() if file.suffix in _WEIGHTS)
-    most = _SLACK + _SHARED * n_bytes
-    counts = {name: width * (sizes[name] or 0) for name in _TABLES}
-    counts |= {name: layers * width * (sizes[name] or 0) for name in (*_PER_LAYER, "hidden_size")}
-    name = max(counts, key=lambda name: counts[name])
-    if n_bytes and counts[name] > most:
-        raise ValueError(f"its files of {n_bytes} bytes cannot hold {name}={sizes[name]} with hidden_size={width}")

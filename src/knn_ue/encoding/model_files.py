@@ -123,7 +123,12 @@ def copy_model(source: ModelSource, target: Path) -> str:
     )
     (target / _FILES).mkdir()
     for name in names:
-        _place(folder / name, target / _FILES / name)
+        copy = target / _FILES / name
+        if (folder / name).stat().st_size > _COPIED_BYTES:
+            with suppress(OSError):  # another disk, or a file system without links
+                os.link((folder / name).resolve(), copy)
+        if not copy.exists():
+            shutil.copyfile(folder / name, copy)
     sync_tree(target)  # linked files too: their owner may never have asked the disk to keep them
     _check_unchanged(source)
     return identity
@@ -209,14 +214,6 @@ def _check_unchanged(source: ModelSource) -> None:
             f"the model in {source.folder} was {'removed' if gone else 'changed'} after it was loaded, so it cannot be "
             "saved with what was fitted: load it again and fit"
         )
-
-
-def _place(source: Path, target: Path) -> None:
-    if source.stat().st_size > _COPIED_BYTES:
-        with suppress(OSError):  # another disk, or a file system without links
-            os.link(source.resolve(), target)
-            return
-    shutil.copyfile(source, target)
 
 
 @dataclass(frozen=True, kw_only=True)

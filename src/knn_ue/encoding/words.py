@@ -1,11 +1,65 @@
-"""Sub-words to words: where each word begins, and how a long sentence is cut so that no word is lost."""
+"""Sentences to be tagged -> pieces: where each word begins, and how a long sentence is cut so that no word is lost.
 
-from collections.abc import Sequence
+A sentence becomes as many overlapping windows as it needs: every word gets a row, from the window in which it has most
+context.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from knn_ue.arrays import IntArray
+from knn_ue.encoding.forward import Piece, Pieces, TokenIds, unknown_id
+from knn_ue.encoding.inputs import Example
 from knn_ue.errors import InvalidInputError
+
+
+def tagging_pieces(tokenizer: Any, examples: Sequence[Example], *, capacity: int) -> Pieces:
+    """Tokenize sentences into pieces of at most `capacity` sub-words; output rows are numbered from 0, one per word."""
+    with_words = [example.parts for example in examples if example.parts]
+    if not with_words:
+        return Pieces([], 0, 0)
+    # Longer than the model reads is right here, since windows follow: verbose=False silences the tokenizer's warning.
+    encoded = tokenizer([list(words) for words in with_words], is_split_into_words=True, verbose=False)
+    pieces: list[Piece] = []
+    n_rows = 0
+    for number, words in enumerate(with_words):
+        sentence = {name: list(encoded[name][number]) for name in encoded if name != "attention_mask"}
+        pieces += _sentence_pieces(tokenizer, sentence, encoded.word_ids(number), len(words), n_rows, capacity)
+        n_rows += len(words)
+    return Pieces(pieces, n_rows, 0)
+
+
+def _sentence_pieces(
+    tokenizer: Any, sentence: TokenIds, word_ids: Sequence[int | None], n_words: int, row: int, capacity: int
+) -> Iterator[Piece]:
+    inner = [position for position, word in enumerate(word_ids) if word is not None]
+    # Special tokens stand in front of the words and behind them, and each window gets both.
+    front, back = (inner[0], inner[-1] + 1) if inner else _empty_split(tokenizer, sentence["input_ids"])
+    ids, word_of = with_every_word(
+        [sentence["input_ids"][position] for position in inner],
+        [word for word in word_ids if word is not None],
+        n_words=n_words,
+        unknown_id=unknown_id(tokenizer),
+    )
+    first, last = word_spans(word_of)
+    windows = cut_windows(len(ids), capacity=capacity)
+    chosen = best_windows(first, last, windows, length=len(ids))
+    for window, (start, stop) in enumerate(windows):
+        words = np.flatnonzero(chosen == window)
+        if len(words):
+            # Within one sequence every other input, such as the token type, is the same for all words.
+            middle = {name: [values[front] if inner else 0] * (stop - start) for name, values in sentence.items()}
+            middle["input_ids"] = ids[start:stop]
+            inputs = {name: values[:front] + middle[name] + values[back:] for name, values in sentence.items()}
+            yield Piece(inputs, row + words, front + first[words] - start)
+
+
+def _empty_split(tokenizer: Any, special: Sequence[int]) -> tuple[int, int]:
+    # No word left a trace: what is there are the special tokens, the closing ones from the separator on.
+    split = special.index(tokenizer.sep_token_id) if tokenizer.sep_token_id in special else len(special)
+    return split, split
 
 
 def with_every_word(

@@ -8,6 +8,7 @@ model.<generation>/             the encoder's files; absent where it needs none,
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from knn_ue.decisions.registry import decision_from_plain, decision_to_plain
 from knn_ue.encoding.contract import Encoder, EncoderPart
-from knn_ue.encoding.registry import open_encoder
+from knn_ue.encoding.registry import ENCODERS, GROUP
 from knn_ue.errors import StorageError
 from knn_ue.familiarity import Familiarity
 from knn_ue.methods import load_calibrator
@@ -134,7 +135,14 @@ def load_fitted(path: str | Path, encoder: Encoder) -> tuple[Fitted, Path] | Non
 
 def _parse(stored: FolderContent, *, device: str, trust_remote_code: bool) -> tuple[Encoder, Fitted, Path]:
     part, fitted = _read(stored)
-    encoder = open_encoder(part, device=device, trust_remote_code=trust_remote_code)
+    for entry in entry_points(group=GROUP, name=part.kind):
+        ENCODERS.setdefault(part.kind, entry.load())
+    if part.kind not in ENCODERS:
+        raise StorageError(
+            f"{part.where} was made with an encoder of the kind {part.kind!r}, known are {', '.join(ENCODERS)}: import "
+            "the module that registers it, or upgrade knn-ue"
+        )
+    encoder = ENCODERS[part.kind].from_part(part, device=device, trust_remote_code=trust_remote_code)
     if encoder.class_names != part.class_names:
         raise StorageError(f"{stored.path} was fitted with a model of other classes: refit")
     if _widths(encoder.encode([])) != _widths(fitted.validation):

@@ -200,7 +200,7 @@ def _make_trainer(
                 )
             return value
 
-    arguments = _training_arguments(options, len(batches), folder, on_cpu=encoder.forward.device.type == "cpu")
+    arguments = _training_arguments(options, len(batches), folder, on_cpu=encoder.model.device.type == "cpu")
     trainer = LengthTrainer(model=encoder.model, args=arguments, train_dataset=items, data_collator=collate)
     trainer.remove_callback(PrinterCallback)
     return trainer
