@@ -458,19 +458,19 @@ def test_an_option_the_method_does_not_have_is_named(files, tmp_path):
 
 @pytest.mark.slow
 def test_tune_counts_what_was_added_meanwhile(text, tmp_path, monkeypatch):
-    from knn_ue.pipeline import UncertaintyPipeline, fitting
+    from knn_ue.pipeline import UncertaintyPipeline, adjusting
 
     ue = tmp_path / "ue"
     shutil.copytree(text.ue, ue)
     more = write_rows(tmp_path / "more.jsonl", ROWS[TASKS["text"]](1, start=900))
-    choose = fitting.tune_fitted
+    choose = adjusting.tune_fitted
 
     def tune_while_another_adds(fitted, **options):
         tuned = choose(fitted, **options)
         assert run("index", "add", ue, "--input", more).exit_code == 0
         return tuned
 
-    monkeypatch.setattr(fitting, "tune_fitted", tune_while_another_adds)
+    monkeypatch.setattr(adjusting, "tune_fitted", tune_while_another_adds)
     told = run("index", "tune", ue)
 
     assert told.exit_code == 0, told.stderr

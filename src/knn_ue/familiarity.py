@@ -141,14 +141,15 @@ class Familiarity(Shown):
 
     def fit(self, validation: Outputs) -> Self:
         """Measure the training inputs, then score the validation inputs, which must not be among them."""
-        self._measure()
+        self.space_ = self.train if isinstance(self.train, TrainingSpace) else TrainingSpace.measure(self.train)
         return self.fit_scores(self.space_.score(validation), validation)
 
     def fit_scores(self, scores: FloatArray, validation: Outputs) -> Self:
-        """Fit with the `scores` (n,) of the validation inputs, whose views need not be in memory any more."""
+        """Fit with the `scores` (n,) of the validation inputs in the training space; their views are not needed."""
         check_rate(self.false_alarm_rate)
         check_not_empty(len(validation), "the validation Outputs given to Familiarity")
-        self._measure()
+        if isinstance(self.train, TrainingSpace):
+            self.space_ = self.train
         reference = {ROWS: scores}
         if validation.groups is not None:
             reference[SENTENCES] = _sentence_means(scores, validation.groups)
@@ -165,7 +166,7 @@ class Familiarity(Shown):
 
     def p_value(self, outputs: Outputs) -> FloatArray:
         """Return the p-value (n,) of each row, in tagging of each word: small is unlike the training data."""
-        return self.p_value_of(self.score(outputs))
+        return conformal_p_value(self.score(outputs), self.reference_[ROWS])
 
     def p_value_of(self, scores: object, kind: str = ROWS) -> FloatArray:
         """Return the p-value of each of `scores` (n,) among those of the validation rows, sentences or entities."""
@@ -211,10 +212,6 @@ class Familiarity(Shown):
                 raise ValueError(f"the scores of its validation {name} are not sorted numbers")
         familiarity.reference_ = reference
         return familiarity
-
-    def _measure(self) -> None:
-        if not hasattr(self, "space_"):
-            self.space_ = self.train if isinstance(self.train, TrainingSpace) else TrainingSpace.measure(self.train)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "reference_"):

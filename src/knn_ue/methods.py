@@ -1,7 +1,7 @@
 """The registry: a method's name -> how the model is trained and encoded, and how its calibrator is made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from knn_ue.calibrators import (
     TemperatureScaling,
     VectorScaling,
 )
-from knn_ue.errors import StorageError
+from knn_ue.encoding.contract import Encoder, EncoderOptions
+from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import kind_of
 from knn_ue.stores import IndexOptions, NeighborStore, build_store
 from knn_ue.tasks import Task
@@ -33,6 +34,8 @@ from knn_ue.training.posterior import Posterior
 from knn_ue.training.sngp import Sngp
 from knn_ue.training.spectral import SpectralTraining
 from knn_ue.types import Outputs
+
+_ABSENT = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +200,46 @@ def load_calibrator(path: str | Path) -> Calibrator:
         if method.calibrator.kind == kind:
             return method.calibrator.load(path)
     raise StorageError(f"{path} holds a {kind!r}, a calibrator that this version does not know: upgrade knn-ue")
+
+
+def encoder_for(encoder: Encoder, chosen: EncoderOptions, method: str) -> Encoder:
+    """Return the encoder as the user chose it, but for what the method needs; raise unless its training fits."""
+    training, tasks = METHODS[method].training, METHODS[method].tasks
+    if encoder.task not in tasks:
+        raise InvalidInputError(f"{method} is for {' and '.join(tasks)} only, got task {encoder.task!r}")
+    if encoder.training != training.name:
+        raise InvalidInputError(
+            f"{method} needs a model with {training.name} training, this one has {encoder.training}: "
+            f"run knn-ue train --method {method} ..., or choose another method"
+        )
+    needed = dict(METHODS[method].encoding)
+    if getattr(chosen, "passes", 1) > 1:  # by the user, who may want another number of them
+        needed.pop("passes", None)
+    wanted = {field.name: getattr(chosen, field.name) for field in fields(chosen)} | needed
+    changes = {name: value for name, value in wanted.items() if getattr(encoder.options, name, _ABSENT) != value}
+    changed = encoder.with_options(**changes) if changes else encoder
+    return encoder if changed.options == encoder.options else changed
+
+
+def check_outputs(made: EncoderOptions, needed: EncoderOptions, method: str) -> None:
+    """Raise where outputs of an encoder with the options `made` are not those the method will see when it predicts.
+
+    Layers that are missing are named by the method that reads them.
+    """
+    for name in METHODS[method].encoding.keys() - {"all_layers"}:
+        has, wanted = getattr(made, name), getattr(needed, name)
+        if has != wanted:
+            raise InvalidInputError(
+                f"{method} needs outputs made with {name}={wanted}, these have {name}={has}: pass the rows, or make "
+                f"the pipeline with {name}={wanted!r}"
+            )
+
+
+def chosen_options(options: EncoderOptions, method: str) -> EncoderOptions:
+    """Return the options of a fitted encoder without what only its method needed."""
+    needed = METHODS[method].encoding
+    defaults: Any = {field.name: field.default for field in fields(options) if field.name in needed}
+    return replace(options, **defaults)
 
 
 def _store(train: Outputs, search: Search) -> NeighborStore:

@@ -11,6 +11,7 @@ import numpy as np
 from knn_ue import UncertaintyPipeline
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.pipeline import Fitted
+from knn_ue.pipeline.adjusting import with_index
 from knn_ue.pipeline.editing import (
     add_rows,
     compact_stores,
@@ -20,7 +21,7 @@ from knn_ue.pipeline.editing import (
     remove_rows,
     save_tuned,
 )
-from knn_ue.pipeline.fitting import refit, with_index
+from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.folder import read_fitted
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Outputs

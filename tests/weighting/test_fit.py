@@ -136,7 +136,7 @@ def test_the_curvature_of_the_loss_equals_finite_differences(problem):
 
     numeric = (logits.loss(weight + 1e-6)[1] - logits.loss(weight - 1e-6)[1]) / 2e-6
 
-    np.testing.assert_allclose(logits.loss_and_curvature(weight)[2], numeric, rtol=1e-4, atol=1e-10)
+    np.testing.assert_allclose(logits.loss(weight, curvature=True)[2], numeric, rtol=1e-4, atol=1e-10)
 
 
 def test_all_neighbors_missing_leaves_a_positive_finite_fit(problem):

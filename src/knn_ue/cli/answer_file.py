@@ -64,7 +64,11 @@ class AnswerFile:
         failure = f"{self.output} cannot be written"
         way_out = "make room or choose another place; --resume continues what is kept"
         with storage_errors(failure, way_out), self.part.open("a+b") as file:
-            self._lock(file)
+            locked = take_lock(file.fileno(), seconds=0)
+            # Between our opening the file and locking it, its writer may have finished and moved it to the output.
+            same = self.part.exists() and os.path.samestat(os.fstat(file.fileno()), self.part.stat())
+            if not locked or not same:
+                raise StorageError(f"{self.part} is being written by another process: wait for it")
             try:
                 self._check_unchanged(self.output)
                 if not resume and os.fstat(file.fileno()).st_size:
@@ -147,14 +151,6 @@ class AnswerFile:
         file.write(answer_line(row, answer))
         self.n_lines += 1
         self.n_abstained += abstains(answer)
-
-    def _lock(self, file: BinaryIO) -> None:
-        locked = take_lock(file.fileno(), seconds=0)
-        # Between our opening the file and locking it, its writer may have finished and moved it to the output.
-        same = self.part.exists() and os.path.samestat(os.fstat(file.fileno()), self.part.stat())
-        if locked and same:
-            return
-        raise StorageError(f"{self.part} is being written by another process: wait for it")
 
     def _check_unchanged(self, path: Path) -> None:
         if file_state(path) != self._before[path]:

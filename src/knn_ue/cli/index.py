@@ -120,8 +120,8 @@ def tune(
     """
     from dataclasses import asdict
 
+    from knn_ue.pipeline.adjusting import tune_fitted
     from knn_ue.pipeline.editing import open_folder, save_tuned
-    from knn_ue.pipeline.fitting import tune_fitted
     from knn_ue.tuning import Tolerance
 
     del device  # accepted for the scripts that pass it: nothing goes through the model

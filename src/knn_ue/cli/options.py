@@ -40,12 +40,6 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
     return check
 
 
-def _share(value: float | None) -> float | None:
-    if value is not None and not 0 <= value <= 1:
-        raise typer.BadParameter(f"{value} is not between 0 and 1")
-    return value
-
-
 def _ue_folder(path: Path) -> Path:
     """Return the UE folder; that of a spaCy pipeline is the folder of our component in it.
 
@@ -87,7 +81,8 @@ AbstainBelow = Annotated[
     float | None,
     typer.Option(
         metavar="C",
-        callback=_share,
+        min=0,
+        max=1,
         help="Minimum score to answer (default: the fitted threshold, if any).",
         rich_help_panel="Answers",
     ),

@@ -1,10 +1,48 @@
-"""The JSON export of Label Studio -> records: its data, with the label that was chosen or the tags of marked spans."""
+"""JSON files that are one array of objects -> records, such as the JSON export of Label Studio.
 
+Of a task of Label Studio that is its data, with the label that was chosen or the tags of marked spans.
+"""
+
+import json
+from collections.abc import Iterator
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
+from knn_ue.data.faults import OnError
 from knn_ue.data.lines import Place
 from knn_ue.data.reading import Record
+from knn_ue.errors import InvalidInputError
+
+_ARRAY_BYTES = 256 << 20  # an array must be in memory as a whole
+
+
+def read_array(path: Path, lines: Iterator[tuple[Place, str]], on_error: OnError) -> Iterator[tuple[Place, Record]]:
+    """Yield each object of a JSON array, which may stand on many lines, with its place."""
+    parts: list[str] = []
+    n_bytes = 0
+    for _, line in lines:
+        n_bytes += len(line.encode())
+        if n_bytes > _ARRAY_BYTES:
+            raise InvalidInputError(
+                f"{path} is one JSON array of more than {_ARRAY_BYTES >> 20} MiB, which must be in memory as a whole: "
+                "save it as JSON lines, one object per line"
+            )
+        parts.append(line)
+    try:
+        items = json.loads("".join(parts))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{path} must be one JSON array or JSON lines ({error}): correct the file") from None
+    for number, item in enumerate(items, start=1):
+        place = Place(str(path), number, "item")
+        if not isinstance(item, dict):
+            raise place.error("an item of the array must be an object", item, 'write {"text": ..., "label": ...}')
+        try:
+            record = read_task(item, place) if is_label_studio(item) else item
+        except InvalidInputError as error:
+            on_error(error)
+            continue
+        yield place, record
 
 
 def is_label_studio(item: Record) -> bool:

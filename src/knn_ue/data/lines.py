@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -146,7 +147,11 @@ def check_file(path: Path, *, or_folder: bool = False) -> None:
 
 def read_lines(path: Path, limits: Limits) -> Iterator[tuple[Place, str]]:
     """Yield each line with its place, line end included, from a UTF-8 file that may be compressed with gzip."""
-    with _open(path, limits) as raw:
+    try:
+        opened = _open_pipe(path, limits) if stat.S_ISFIFO(path.stat().st_mode) else path.open("rb")
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be opened ({_reason(error)}): check its permissions") from None
+    with opened as raw:
         # Told by the content, since a compressed file often loses its .gz on the way.
         compressed = raw.peek(2)[:2] == _GZIP_MAGIC
         if path.suffix == ".gz" and raw.peek(1) and not compressed:
@@ -159,10 +164,21 @@ def read_lines(path: Path, limits: Limits) -> Iterator[tuple[Place, str]]:
 
 
 def _decoded(stream: BinaryIO, path: Path, limits: Limits) -> Iterator[tuple[Place, str]]:
-    number = 0
-    while line := _next_line(stream, Place(str(path), number + 1), limits):
-        number += 1
+    for number in count(1):
         place = Place(str(path), number)
+        try:
+            line = stream.readline(limits.row_bytes + 1)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InvalidInputError(
+                f"{path} is a broken gzip file, unreadable from line {number} on ({_reason(error)}): "
+                "copy or compress it again"
+            ) from None
+        except OSError as error:
+            raise InvalidInputError(f"{path} cannot be read ({_reason(error)}): check the disk") from None
+        if not line:
+            return
+        if len(line) > limits.row_bytes:
+            raise place.error(limits.row_rule, line[:_SHOWN], RAISE_ROW.python, shell=RAISE_ROW.shell)
         if number == 1:
             if line.startswith(_UTF16_MARKS):
                 raise InvalidInputError(f"{path} is written in UTF-16 or UTF-32, but UTF-8 is needed: save it as UTF-8")
@@ -179,15 +195,6 @@ def _decoded(stream: BinaryIO, path: Path, limits: Limits) -> Iterator[tuple[Pla
         yield place, text
 
 
-def _open(path: Path, limits: Limits) -> io.BufferedReader:
-    try:
-        if stat.S_ISFIFO(path.stat().st_mode):
-            return _open_pipe(path, limits)
-        return path.open("rb")
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be opened ({_reason(error)}): check its permissions") from None
-
-
 def _open_pipe(path: Path, limits: Limits) -> io.BufferedReader:
     """Open a pipe without waiting for its writer, and wait for its first byte, or its end, for a limited time."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -202,21 +209,6 @@ def _open_pipe(path: Path, limits: Limits) -> io.BufferedReader:
         os.close(descriptor)
         raise
     return os.fdopen(descriptor, "rb")
-
-
-def _next_line(stream: BinaryIO, place: Place, limits: Limits) -> bytes:
-    try:
-        line = stream.readline(limits.row_bytes + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InvalidInputError(
-            f"{place.source} is a broken gzip file, unreadable from line {place.number} on ({_reason(error)}): "
-            "copy or compress it again"
-        ) from None
-    except OSError as error:
-        raise InvalidInputError(f"{place.source} cannot be read ({_reason(error)}): check the disk") from None
-    if len(line) > limits.row_bytes:
-        raise place.error(limits.row_rule, line[:_SHOWN], RAISE_ROW.python, shell=RAISE_ROW.shell)
-    return line
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,11 @@
-"""Files, frames and data sets of labeled text -> rows, one at a time: memory stays flat over a file of any size."""
+"""Files, frames and data sets of labeled text -> rows, one at a time: memory stays flat over a file of any size.
 
+JSON lines and plain text are read here, every other format in a file of its own.
+"""
+
+import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
@@ -10,10 +15,10 @@ from knn_ue.data.conll import read_conll
 from knn_ue.data.datasets import IN_MEMORY, is_dataset, load_saved, rows_of
 from knn_ue.data.faults import OnError, stop
 from knn_ue.data.frames import frame_records, is_frame
-from knn_ue.data.json_files import read_json
-from knn_ue.data.lines import Limits, check_file, default_limits, read_lines
+from knn_ue.data.label_studio import read_array
+from knn_ue.data.lines import Limits, Place, check_file, default_limits, read_lines
 from knn_ue.data.parquet import read_parquet
-from knn_ue.data.reading import Reading, Records, at_least_one, check_text
+from knn_ue.data.reading import Reading, Record, Records, at_least_one, check_text
 from knn_ue.data.rows import Row, TaggedRow, TextRow
 from knn_ue.data.sources import NAMED, read_named
 from knn_ue.data.tables import read_table
@@ -111,6 +116,41 @@ def _records(path: Path, extension: str, reading: Reading) -> Records:
         limits=reading.limits,
         on_error=reading.on_error,
     )
+
+
+def read_json(path: Path, limits: Limits, on_error: OnError) -> Iterator[tuple[Place, Record]]:
+    """Yield each JSON object with its place: one per line, blank lines aside, or the items of one array."""
+    lines = read_lines(path, limits)
+    found = False
+    for place, line in lines:
+        if not line.strip():
+            continue
+        if not found and line.lstrip().startswith("["):
+            yield from read_array(path, chain([(place, line)], lines), on_error)
+            return
+        found = True
+        try:
+            record = _object(line.strip(), place)
+        except InvalidInputError as error:
+            on_error(error)
+            continue
+        yield place, record
+
+
+def _object(line: str, place: Place) -> Record:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise place.error(
+            f"a line must be one JSON object ({error.msg} at column {error.colno})",
+            line,
+            "write one complete object per line",
+        ) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists without end
+        raise place.error(f"a line must be one JSON object ({error})", line, "simplify the line") from None
+    if not isinstance(record, dict):
+        raise place.error("a line must be a JSON object", line, 'write {"text": ..., "label": ...}')
+    return record
 
 
 def _read_tagged(path: Path, extension: str, reading: Reading) -> Iterator[Row]:

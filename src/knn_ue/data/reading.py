@@ -113,8 +113,7 @@ def _label(fields: Fields) -> str:
     return check_text(label, name, fields.place)
 
 
-def _label_counts(record: Record, place: Place) -> Mapping[str, int] | None:
-    counts = record.get("label_counts")
+def _label_counts(counts: object, place: Place) -> Mapping[str, int] | None:
     if isinstance(counts, str):  # a table has no other way to write them
         counts = _json_of(counts)
     if counts is None:
@@ -182,13 +181,10 @@ class Reading:
         """
         keys = TASKS[self.task].keys(labeled=self.labeled)
         if TASKS[self.task].is_tagging and not self.labeled:
-            instead = self.column("text") in names and self.column("tokens") not in names
+            text, tokens = self.columns.get("text", "text"), self.columns.get("tokens", "tokens")
+            instead = text in names and tokens not in names
             keys = ("text",) if instead or "text" in self.columns else keys
-        return {key: self.column(key) for key in keys}
-
-    def column(self, key: str) -> str:
-        """Return the name of the column of a key."""
-        return self.columns.get(key, key)
+        return {key: self.columns.get(key, key) for key in keys}
 
     def wanted(self, names: Container[str]) -> list[str]:
         """Return the columns that are read where not all of them are."""
@@ -208,7 +204,9 @@ class Reading:
                 values: dict[str, Any] = {key: fields.text(key) for key in task.input_keys}
                 values |= origin_of(record, place, labeled=self.labeled, extra=self._extra(record))
                 if self.labeled:
-                    values |= {"label": _label(fields), "label_counts": _label_counts(record, place)}
+                    values["label"] = _label(fields)
+                    if record.get("label_counts") is not None:
+                        values["label_counts"] = _label_counts(record["label_counts"], place)
             except InvalidInputError as error:
                 self.on_error(error)
                 continue
@@ -229,7 +227,7 @@ class Reading:
     def _tokens_and_tags(self, fields: Fields, origin: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the tokens and tags of a record; where it has a text in place of words, `origin` gets it."""
         if "text" not in self.needed(fields.record):
-            self.check_words(fields.record.get(self.column("tokens")), fields.place)
+            self.check_words(fields.record.get(self.columns.get("tokens", "tokens")), fields.place)
             return tokens_and_tags(fields, labeled=self.labeled)
         origin["raw_text"] = fields.text("text")
         tokens = tuple(origin["raw_text"].split())
@@ -244,7 +242,8 @@ class Reading:
     def _extra(self, record: Record) -> dict[str, Any] | None:
         if not self.extras:
             return None
-        inputs = set(self.needed(record).values()) - {self.column(TASKS[self.task].label_key)}
+        label = TASKS[self.task].label_key
+        inputs = set(self.needed(record).values()) - {self.columns.get(label, label)}
         return {str(name): value for name, value in record.items() if name not in inputs}
 
 

@@ -21,7 +21,7 @@ from knn_ue.errors import StorageError
 from knn_ue.evaluation import RAW, STYLES, TEST, Evaluation
 from knn_ue.familiarity import Familiarity
 from knn_ue.methods import make_calibrator
-from knn_ue.pipeline.familiarity import of_rows
+from knn_ue.pipeline.answers import of_rows
 from knn_ue.storage import generation_of
 from knn_ue.training import TrainingOptions
 from knn_ue.types import Outputs

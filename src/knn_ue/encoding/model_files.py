@@ -41,18 +41,15 @@ _COPIED_BYTES = 1 << 22
 class ModelSource:
     """Where a pipeline's model came from: the `name` of a model on the hub, with its commit, or a `folder`.
 
-    `state` are the names, sizes and times of the folder's files when the model was loaded.
+    `state` are the names, sizes and times of the folder's files when the model was loaded; it `is_safe` where its
+    weights are safetensors, and not a pickle.
     """
 
     name: str | None = None
     commit: str | None = None
     folder: Path | None = None
     state: tuple[tuple[str, int, int], ...] = ()
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether the folder's weights are safetensors, and not a pickle."""
-        return _has_safe_weights(name for name, _, _ in self.state)
+    is_safe: bool = False
 
     @classmethod
     def of(cls, path: str | Path) -> "ModelSource":
@@ -60,13 +57,13 @@ class ModelSource:
         folder = Path(path).expanduser()
         if not folder.is_dir():
             return cls(name=str(path))
-        source = cls(folder=folder.resolve(), state=_state(folder))
-        indexes = (_INDEX,) if source.is_safe else (_INDEX, _BIN_INDEX)
-        names = {name for name, _, _ in source.state}
+        state = _state(folder)
+        names = {name for name, _, _ in state}
+        is_safe = _has_safe_weights(names)
         for name in names:
-            if name.endswith(indexes):
+            if name.endswith((_INDEX,) if is_safe else (_INDEX, _BIN_INDEX)):
                 _check_index(folder / name, names)
-        return source
+        return cls(folder=folder.resolve(), state=state, is_safe=is_safe)
 
 
 @dataclass(frozen=True, kw_only=True)

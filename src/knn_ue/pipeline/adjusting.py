@@ -11,15 +11,17 @@ from knn_ue.answers import AnyAnswer
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators import Calibrator
 from knn_ue.encoding import Encoder
+from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import Familiarity
+from knn_ue.pipeline.answers import scored_answers
 from knn_ue.pipeline.domains import DEFAULT, adapt_fitted, forget_domain
-from knn_ue.pipeline.fitted import WithFitted
-from knn_ue.pipeline.fitting import refit, tune_fitted, with_index
+from knn_ue.pipeline.fitted import Fitted, WithFitted
+from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.rows import Rows, labeled_examples
 from knn_ue.pipeline.sampling import SampledRow, sample_rows, weights_of
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
-from knn_ue.tuning import Tolerance, Tuning
+from knn_ue.tuning import Tolerance, Tuning, reindexed, tune_calibrator
 from knn_ue.types import Outputs, Progress
 
 
@@ -118,3 +120,25 @@ class Adjustable(WithFitted, ABC):
             return rows, sample_weight
         examples = labeled_examples(rows, self.task, self.encoder.class_names, name="labeled")
         return self.encoder.encode(examples), weights_of(examples) if sample_weight is None else sample_weight
+
+
+def tune_fitted(
+    fitted: Fitted, *, tolerance: Tolerance, thorough: bool, progress: Progress | None
+) -> tuple[Calibrator, Tuning]:
+    """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet."""
+    _check_searches(fitted)
+    validation = fitted.validation.take(~fitted.held_out)
+    return tune_calibrator(
+        fitted.calibrator, validation, tolerance=tolerance, thorough=thorough, scored=scored_answers, progress=progress
+    )
+
+
+def with_index(fitted: Fitted, index: str | IndexOptions) -> Calibrator:
+    """Return a calibrator over the same stored examples that is searched by another index, not fitted yet."""
+    _check_searches(fitted)
+    return reindexed(fitted.calibrator, index)
+
+
+def _check_searches(fitted: Fitted) -> None:
+    if not fitted.calibrator.stores:
+        raise InvalidInputError(f"{fitted.method} uses no neighbors, so there is no index to tune")

@@ -1,27 +1,37 @@
 """Outputs, a fitted calibrator and decisions -> answers: one search and one fetch of texts for a whole batch.
 
-The second half is one answer <-> one JSON line of `knn-ue predict`, whoever writes the file.
+Then how familiar their inputs are, and one answer <-> one JSON line of `knn-ue predict`, whoever writes the file.
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, TypeVar
 
 import numpy as np
 
 from knn_ue import metrics
-from knn_ue.answers import Answer, AnyAnswer
-from knn_ue.arrays import BoolArray, FloatArray
+from knn_ue.answers import (
+    Answer,
+    AnswerList,
+    AnyAnswer,
+    Entity,
+    EntityExplanation,
+    Explanation,
+    SentenceAnswer,
+    SentenceExplanation,
+)
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.data import PairRow, Row, TaggedRow
 from knn_ue.decisions import Decision, Scored
 from knn_ue.encoding import Example
 from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
-from knn_ue.familiarity import Familiarity
-from knn_ue.pipeline.entity_answers import sentence_answers
-from knn_ue.pipeline.familiarity import of_rows, of_sentences
+from knn_ue.familiarity import ENTITIES, SENTENCES, Familiarity, span_means
+from knn_ue.pipeline.entity_answers import explain_sentences, sentence_answers
 from knn_ue.pipeline.fitted import class_names, decide, most_likely, nearest
 from knn_ue.types import Outputs
 
@@ -140,6 +150,101 @@ def _text_answers(
             )
         )
     return answers
+
+
+OfRow = TypeVar("OfRow", bound=Answer | Explanation)
+OfEntity = TypeVar("OfEntity", Entity, EntityExplanation)
+OfSentence = TypeVar("OfSentence", SentenceAnswer, SentenceExplanation)
+
+
+def of_rows(records: Sequence[OfRow], outputs: Outputs, familiarity: Familiarity | None) -> list[OfRow]:
+    """Return what is said of texts or pairs, with the p-values of their rows."""
+    if familiarity is None:
+        return list(records)
+    p_values = familiarity.p_value(outputs)
+    unfamiliar = familiarity.is_unfamiliar(p_values).tolist()
+    return [
+        replace(record, familiarity=p_value, unfamiliar=is_unfamiliar)
+        for record, p_value, is_unfamiliar in zip(records, p_values.tolist(), unfamiliar, strict=True)
+    ]
+
+
+def of_sentences(
+    records: Sequence[OfSentence], outputs: Outputs, familiarity: Familiarity | None, sizes: Sequence[int]
+) -> list[OfSentence]:
+    """Return what is said of sentences of so many words, with their p-values; one without words has none.
+
+    Their entities get p-values too, each among the entities predicted in the validation sentences.
+    """
+    if familiarity is None:
+        return list(records)
+    scores = familiarity.score(outputs)
+    ends = np.array([*accumulate(sizes)], dtype=np.int64)
+    starts = ends - np.array(sizes, dtype=np.int64)
+    full = starts < ends
+    found = iter(_of_spans(familiarity, scores, starts[full], ends[full], SENTENCES))
+    spans = [(n + x.start, n + x.end) for n, record in zip(starts, records, strict=True) for x in record.entities]
+    first, end = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+    of_entities = iter(_of_spans(familiarity, scores, first, end, ENTITIES))
+    changed = []
+    for record, has_words in zip(records, full, strict=True):
+        own: Any = tuple(_known(entity, *next(of_entities)) for entity in record.entities)
+        p_value, unfamiliar = next(found) if has_words else (None, None)
+        changed.append(replace(record, familiarity=p_value, unfamiliar=unfamiliar, entities=own))
+    return changed
+
+
+def of_entities(
+    found: Sequence[EntityExplanation], outputs: Outputs, familiarity: Familiarity | None
+) -> list[EntityExplanation]:
+    """Return what is said of entities with their p-values; `start` and `end` of each are rows of `outputs`."""
+    if familiarity is None or not found:
+        return list(found)
+    first, end = np.array([(entity.start, entity.end) for entity in found], dtype=np.int64).T
+    known = _of_spans(familiarity, familiarity.score(outputs), first, end, ENTITIES)
+    return [_known(entity, *both) for entity, both in zip(found, known, strict=True)]
+
+
+def explain_outputs(
+    examples: Sequence[Example], outputs: Outputs, calibrator: Calibrator, familiarity: Familiarity | None, *, top: int
+) -> list[Explanation] | list[SentenceExplanation]:
+    """Return the reasons for the score of each example or word; one record per sentence where entities are scored."""
+    if not len(outputs):
+        return []
+    if calibrator.reads_entities:
+        check_positive(top, "top")
+        sentences = explain_sentences(examples, calibrator.answer(outputs, top=top))
+        lengths = [len(example.parts) for example in examples]
+        return AnswerList(of_sentences(sentences, outputs, familiarity, lengths))
+    explained = calibrator.explain(outputs, top=top)
+    return AnswerList(explained if outputs.groups is not None else of_rows(explained, outputs, familiarity))
+
+
+def check_explains(calibrator: Calibrator, method: str) -> None:
+    """Raise unless the calibrator of a method gives reasons."""
+    if not calibrator.explains:
+        raise InvalidInputError(
+            f"explain needs the method knn-ue, knn-ue-no-label or knn-ue-entity, this pipeline was fitted with "
+            f"{method!r}: fit with one of them"
+        )
+
+
+def measurable(familiarity: Familiarity | None, *sets: Outputs) -> Familiarity | None:
+    """Return the familiarity where all sets have the views it looks at: outputs made before may have none."""
+    return familiarity if all(outputs.views is not None for outputs in sets) else None
+
+
+def _known(entity: OfEntity, p_value: float, unfamiliar: bool) -> OfEntity:
+    return replace(entity, familiarity=p_value, unfamiliar=unfamiliar)
+
+
+def _of_spans(
+    familiarity: Familiarity, scores: FloatArray, start: IntArray, end: IntArray, kind: str
+) -> list[tuple[float, bool]]:
+    if not len(start):
+        return []
+    p_values = familiarity.p_value_of(span_means(scores, start, end), kind)
+    return list(zip(p_values.tolist(), familiarity.is_unfamiliar(p_values).tolist(), strict=True))
 
 
 def input_of(row: Row) -> dict[str, Any]:

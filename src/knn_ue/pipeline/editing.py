@@ -9,8 +9,9 @@ from typing import TypeVar
 from knn_ue.arrays import IntArray
 from knn_ue.calibrators import Calibrator
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.pipeline.adjusting import with_index
 from knn_ue.pipeline.fitted import Fitted
-from knn_ue.pipeline.fitting import refit, with_index
+from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.folder import read_fitted, replace_fitted
 from knn_ue.pipeline.pipeline import UncertaintyPipeline
 from knn_ue.storage import generation_of, storage_errors

@@ -1,33 +1,23 @@
-"""Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model.
+"""Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
 
-The index is chosen by the validation rows: index="auto" when a pipeline is fitted, `tune_fitted` afterwards.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, check_choice, check_positive
+from knn_ue.arrays import BoolArray, FloatArray, check_choice, check_positive
 from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data import Columns
 from knn_ue.data.perturb import perturbed_rows
 from knn_ue.data.splits import half_of
 from knn_ue.decisions import Decision
-from knn_ue.encoding.contract import Encoder, EncoderOptions
-from knn_ue.encoding.inputs import Example, class_numbers
+from knn_ue.encoding.contract import Encoder
+from knn_ue.encoding.inputs import Example, class_numbers, windows
 from knn_ue.errors import InvalidInputError
-from knn_ue.familiarity import FALSE_ALARM_RATE, check_rate
+from knn_ue.familiarity import FALSE_ALARM_RATE, Familiarity, TrainingSpace, check_rate
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline.answers import score_answers, scored_answers
-from knn_ue.pipeline.familiarity import (
-    MAX_MEASURED,
-    SampledViews,
-    ScoredViews,
-    encode_looking,
-    has_views,
-)
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import (
     Rows,
@@ -38,76 +28,19 @@ from knn_ue.pipeline.rows import (
     warn_if_weak,
     warn_of_absent_classes,
 )
-from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, is_small, tunable
+from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, is_small
 from knn_ue.stores.segment import check_index
 from knn_ue.tasks import TASKS
-from knn_ue.tuning import Tolerance, Tuning, tune_index
-from knn_ue.types import Outputs, Progress, Step, join_outputs
+from knn_ue.tuning import Tolerance, tune_calibrator
+from knn_ue.types import LAYER, Outputs, Progress, Step, join_columns, join_outputs
+
+MAX_MEASURED = 5000  # training rows that the training space is measured on
 
 
 def check_index_of(method: str, index: str | IndexOptions, empty: Outputs) -> None:
     """Raise where `index` could not be built or saved over features like those of `empty` outputs, without rows."""
     for n_columns in {queries.shape[1] for queries in METHODS[method].calibrator.queries(empty).values()}:
         check_index(index_options(index, 1, n_columns), n_columns)
-
-
-def tune_calibrator(
-    calibrator: Calibrator,
-    validation: Outputs,
-    *,
-    tolerance: Tolerance,
-    thorough: bool,
-    seed: int,
-    progress: Progress | None,
-) -> tuple[Calibrator, Tuning]:
-    """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet.
-
-    Where there are several stores, all take what suits the last one.
-    """
-    name, store = list(calibrator.stores.items())[-1]
-    vectors, labels = tunable(store).arrays()
-    tuning = tune_index(
-        vectors,
-        labels,
-        replace(validation, features=calibrator.queries(validation)[name], layers=None),
-        n_neighbors=calibrator.n_neighbors,
-        use_labels=calibrator.use_labels,
-        tolerance=tolerance,
-        scored=scored_answers,
-        thorough=thorough,
-        seed=seed,
-        progress=progress,
-    )
-    return _reindexed(calibrator, tuning.chosen), tuning
-
-
-def tune_fitted(
-    fitted: Fitted, *, tolerance: Tolerance, thorough: bool, progress: Progress | None
-) -> tuple[Calibrator, Tuning]:
-    """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet."""
-    _check_searches(fitted)
-    validation = fitted.validation.take(~fitted.held_out)
-    return tune_calibrator(
-        fitted.calibrator, validation, tolerance=tolerance, thorough=thorough, seed=0, progress=progress
-    )
-
-
-def with_index(fitted: Fitted, index: str | IndexOptions) -> Calibrator:
-    """Return a calibrator over the same stored examples that is searched by another index, not fitted yet."""
-    _check_searches(fitted)
-    return _reindexed(fitted.calibrator, index)
-
-
-def _reindexed(calibrator: Calibrator, index: str | IndexOptions) -> Calibrator:
-    return calibrator.with_stores({name: tunable(x).reindexed(index) for name, x in calibrator.stores.items()})
-
-
-def _check_searches(fitted: Fitted) -> None:
-    if not fitted.calibrator.stores:
-        raise InvalidInputError(f"{fitted.method} uses no neighbors, so there is no index to tune")
-
-
-_ABSENT = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,51 +91,113 @@ def fit_rows(
     columns: Columns | None = None,
 ) -> Fitted:
     """Encode both sets, make the calibrator of the method, fit it and choose the threshold."""
+    method = METHODS[options.method]
     train = _checked(encoder, train_rows, columns, name="training")
     validation = _checked(encoder, validation_rows, columns, name="validation")
-    n_stored = len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task)
-    if (
-        METHODS[options.method].calibrator.searches and options.n_neighbors > n_stored
-    ):  # the calibrator checks it too, but late
+    n_stored = count_stored(train, encoder.task)
+    if method.calibrator.searches and options.n_neighbors > n_stored:  # the calibrator checks it too, but late
         rule = f"exceeds the {n_stored} stored examples: lower it or add more"
         raise InvalidInputError(
             f"n_neighbors={options.n_neighbors} {rule}", shell=f"--neighbors {options.n_neighbors} {rule}"
         )
     if not options.allow_leakage and not isinstance(train, Outputs) and not isinstance(validation, Outputs):
         check_leakage(train, validation)
-    if not isinstance(train, Outputs) and options.store is None and options.index not in ("auto", "exact"):
-        check_index_of(options.method, options.index, encoder.encode([]))
-    if not METHODS[options.method].reads_training:
-        # Checked like all others, but nothing is stored: a sample tells what the training data are like.
-        train = train if isinstance(train, Outputs) else _sample(train, encoder, options.seed)
-    if options.max_stored is not None and not isinstance(train, Outputs) and not TASKS[encoder.task].is_tagging:
-        # Texts that will not be stored need not go through the model; of a sentence some words may be.
-        labels = class_numbers(train, encoder.class_names)
-        train = [train[row] for row in balanced_rows(labels, options.max_stored, seed=options.seed)]
-    sampled = SampledViews(
-        len(train) if isinstance(train, Outputs) else count_stored(train, encoder.task), seed=options.seed
-    )
-    stored = encode_looking(encoder, train, sampled.look, stage(progress, "training"))
+    empty = encoder.encode([])
+    if not isinstance(train, Outputs):
+        if options.store is None and options.index not in ("auto", "exact"):
+            check_index_of(options.method, options.index, empty)
+        train = _needed(train, encoder, options, has_views=empty.views is not None)
+    stored, space = encode_training(encoder, train, options.seed, stage(progress, "training"))
     if options.max_stored is not None:
         stored = stored.take(balanced_rows(stored.require_labels("max_stored"), options.max_stored, seed=options.seed))
     # Outputs that were given may have views that this encoder will not have when it predicts.
-    scored = ScoredViews(sampled.space() if has_views(encoder) else None)
-    outputs = encode_looking(encoder, validation, scored.look, stage(progress, "validation"))
+    look = None if space is None or empty.views is None else space.score
+    outputs, scores = encode_looking(encoder, validation, look, stage(progress, "validation"))
     warn_if_weak(outputs)
-    if METHODS[options.method].reads_training:
+    if method.reads_training:
         warn_of_absent_classes(stored)
-    held_out = np.zeros(len(outputs), dtype=bool)
-    if options.decisions:
-        held_out = _half(outputs, options.seed)
-    copies = None
-    if options.robust:
-        copies = _perturbed(encoder, validation, outputs, held_out, options.seed)
+    held_out = _half(outputs, options.seed) if options.decisions else np.zeros(len(outputs), dtype=bool)
+    copies = _perturbed(encoder, validation, outputs, held_out, options.seed) if options.robust else None
     calibrator = _stored(options, stored, outputs.take(~held_out), progress)
     found = calibrator.search(outputs)
     if not options.allow_leakage:
         check_vectors(found, outputs)
     fitted = fit_outputs(options.method, calibrator, outputs, held_out, options.decisions, copies=copies, found=found)
-    return replace(fitted, familiarity=scored.familiarity(outputs, options.false_alarm_rate))
+    if space is None or scores is None or len(scores) != len(outputs):
+        return fitted
+    familiarity = Familiarity(space, false_alarm_rate=options.false_alarm_rate).fit_scores(scores, outputs)
+    return replace(fitted, familiarity=familiarity)
+
+
+def _needed(train: list[Example], encoder: Encoder, options: FitOptions, *, has_views: bool) -> list[Example]:
+    """Return the training rows that must go through the model."""
+    if not METHODS[options.method].reads_training:
+        # Checked like all others, but nothing is stored: a sample tells what the training data are like.
+        chosen = np.random.default_rng(options.seed).permutation(len(train))[: MAX_MEASURED if has_views else 0]
+        return [train[number] for number in sorted(chosen.tolist())]
+    if options.max_stored is not None and not TASKS[encoder.task].is_tagging:
+        # Texts that will not be stored need not be read; of a sentence some words may be.
+        labels = class_numbers(train, encoder.class_names)
+        return [train[row] for row in balanced_rows(labels, options.max_stored, seed=options.seed)]
+    return train
+
+
+def encode_training(
+    encoder: Encoder, rows: list[Example] | Outputs, seed: int, progress: Step | None
+) -> tuple[Outputs, TrainingSpace | None]:
+    """Encode the training rows, and measure the space of their views on a random sample of about `MAX_MEASURED`."""
+    share = min(1.0, MAX_MEASURED / max(1, count_stored(rows, encoder.task)))
+    random = np.random.default_rng(seed)
+
+    def sample(outputs: Outputs) -> FloatArray:
+        assert outputs.views is not None
+        return outputs.views[random.random(len(outputs)) < share]
+
+    outputs, views = encode_looking(encoder, rows, sample, progress)
+    if views is None or not len(views):
+        return outputs, None
+    return outputs, TrainingSpace.measure_views([views[:, number] for number in range(views.shape[1])])
+
+
+def encode_looking(
+    encoder: Encoder,
+    rows: list[Example] | Outputs,
+    look: Callable[[Outputs], FloatArray] | None,
+    progress: Step | None,
+) -> tuple[Outputs, FloatArray | None]:
+    """Encode rows, and return what `look` makes of their views, one value or vector per row that it keeps.
+
+    Views are several times as wide as features, so nobody keeps them: rows go through the encoder a window at a time.
+    `Outputs`, which were encoded before, are looked at as one window. Where there are no views nothing is looked at.
+    """
+    if isinstance(rows, Outputs):
+        return replace(rows, views=None), look(rows) if look and rows.views is not None else None
+    if not rows or encoder.encode([]).views is None:
+        return replace(encoder.encode(rows, progress=progress), views=None), None
+    columns: dict[str, list[Any]] = {}
+    seen: list[FloatArray] = []
+    done = 0
+
+    def report(more: int, _total: int | None) -> None:
+        assert progress is not None
+        progress(done + more, len(rows))
+
+    for window in windows(rows, batch_size=encoder.options.batch_size):
+        outputs = encoder.encode(window, progress=progress and report)
+        if look is not None:
+            seen.append(look(outputs))
+        names = ("logits", "features", "labels", "decoded", "words", "texts" if outputs.pairs is None else "pairs")
+        parts = {name: getattr(outputs, name) for name in names}
+        parts |= {f"{LAYER}{number}": layer for number, layer in enumerate(outputs.layers or ())}
+        for name, values in parts.items():
+            if values is not None:
+                columns.setdefault(name, []).append(values)
+        done += len(window)
+    groups = None
+    if TASKS[encoder.task].is_tagging:
+        groups = np.repeat(np.arange(len(rows)), [len(example.parts) for example in rows])
+    joined = join_columns(columns, groups=groups, class_names=outputs.class_names)
+    return joined, np.concatenate(seen) if seen else None
 
 
 def _perturbed(
@@ -271,46 +266,6 @@ def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
     return replace(again, domains=fitted.domains, familiarity=fitted.familiarity)
 
 
-def encoder_for(encoder: Encoder, chosen: EncoderOptions, method: str) -> Encoder:
-    """Return the encoder as the user chose it, but for what the method needs; raise unless its training fits."""
-    training, tasks = METHODS[method].training, METHODS[method].tasks
-    if encoder.task not in tasks:
-        raise InvalidInputError(f"{method} is for {' and '.join(tasks)} only, got task {encoder.task!r}")
-    if encoder.training != training.name:
-        raise InvalidInputError(
-            f"{method} needs a model with {training.name} training, this one has {encoder.training}: "
-            f"run knn-ue train --method {method} ..., or choose another method"
-        )
-    needed = dict(METHODS[method].encoding)
-    if getattr(chosen, "passes", 1) > 1:  # by the user, who may want another number of them
-        needed.pop("passes", None)
-    wanted = {field.name: getattr(chosen, field.name) for field in fields(chosen)} | needed
-    changes = {name: value for name, value in wanted.items() if getattr(encoder.options, name, _ABSENT) != value}
-    changed = encoder.with_options(**changes) if changes else encoder
-    return encoder if changed.options == encoder.options else changed
-
-
-def check_outputs(made: EncoderOptions, needed: EncoderOptions, method: str) -> None:
-    """Raise where outputs of an encoder with the options `made` are not those the method will see when it predicts.
-
-    Layers that are missing are named by the method that reads them.
-    """
-    for name in METHODS[method].encoding.keys() - {"all_layers"}:
-        has, wanted = getattr(made, name), getattr(needed, name)
-        if has != wanted:
-            raise InvalidInputError(
-                f"{method} needs outputs made with {name}={wanted}, these have {name}={has}: pass the rows, or make "
-                f"the pipeline with {name}={wanted!r}"
-            )
-
-
-def chosen_options(options: EncoderOptions, method: str) -> EncoderOptions:
-    """Return the options of a fitted encoder without what only its method needed."""
-    needed = METHODS[method].encoding
-    defaults: Any = {field.name: field.default for field in fields(options) if field.name in needed}
-    return replace(options, **defaults)
-
-
 def stage(progress: Progress | None, name: str) -> Step | None:
     """Return what the encoder calls: it does not know which rows it is reading."""
     return None if progress is None else lambda done, total: progress(name, done, total)
@@ -328,14 +283,6 @@ def _checked(encoder: Encoder, rows: Rows | Outputs, columns: Columns | None, *,
     return rows
 
 
-def _sample(rows: list[Example], encoder: Encoder, seed: int) -> list[Example]:
-    """Return rows to measure the training data by; none where the encoder has no views."""
-    if not has_views(encoder):
-        return []
-    chosen = np.random.default_rng(seed).permutation(len(rows))[:MAX_MEASURED]
-    return [rows[number] for number in sorted(chosen.tolist())]
-
-
 def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: Progress | None) -> Calibrator:
     """Return the calibrator of the method with what it keeps of the training rows, its index chosen, not fitted."""
     tuned = options.index == "auto" and options.store is None
@@ -350,7 +297,7 @@ def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: 
     sizes = [len(store) * store.n_columns for store in calibrator.stores.values()]
     if tuned and sizes and not is_small(sizes[-1], of_words=validation.groups is not None):
         calibrator, _ = tune_calibrator(
-            calibrator, validation, tolerance=Tolerance(), thorough=False, seed=options.seed, progress=progress
+            calibrator, validation, tolerance=Tolerance(), seed=options.seed, scored=scored_answers, progress=progress
         )
     return calibrator
 

@@ -74,13 +74,14 @@ def save_pipeline(
     """Write everything to the folder `path`; what already lives in it, loaded and unchanged, stays where it is."""
     target = Path(path)
     folders: dict[str, SubfolderWriter | Path] = {"calibrator": fitted.calibrator.save}
-    if calibrator_folder is not None and _is_inside(calibrator_folder, target):
-        folders["calibrator"] = calibrator_folder
     part = encoder.to_part()
-    if part.folder is not None and _is_inside(part.folder, target):
-        folders["model"] = part.folder
-    elif part.write is not None:
+    if part.write is not None:
         folders["model"] = part.write
+    folders |= {
+        name: folder
+        for name, folder in (("calibrator", calibrator_folder), ("model", part.folder))
+        if folder is not None and folder.exists() and folder.resolve().parent == target.resolve()
+    }
     options = {
         "task": part.task,
         "encoder": {"kind": part.kind, **part.plain},
@@ -223,7 +224,3 @@ def _named(arrays: Arrays, prefix: str) -> Arrays:
 def _widths(outputs: Outputs) -> list[int]:
     columns = () if outputs.features is None else (outputs.features,)
     return [array.shape[1] for array in (*columns, *(outputs.layers or ()))]
-
-
-def _is_inside(folder: Path, target: Path) -> bool:
-    return folder.exists() and folder.resolve().parent == target.resolve()

@@ -13,19 +13,12 @@ from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
 from knn_ue.encoding.inputs import windows
 from knn_ue.evaluation import Evaluation, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
+from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
-from knn_ue.pipeline.answers import answer_examples, check_abstain_below
+from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
 from knn_ue.pipeline.domains import answer_in_domains, calibrator_of
-from knn_ue.pipeline.familiarity import check_explains, explain_outputs, measurable
 from knn_ue.pipeline.fitted import Fitted
-from knn_ue.pipeline.fitting import (
-    FitOptions,
-    check_outputs,
-    chosen_options,
-    encoder_for,
-    fit_rows,
-    stage,
-)
+from knn_ue.pipeline.fitting import FitOptions, fit_rows, stage
 from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
 from knn_ue.pipeline.rows import (
     Rows,

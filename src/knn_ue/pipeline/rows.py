@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,9 @@ def iter_examples(
             f"rows must be a list of rows or the name of a file, got one {type(rows).__name__}: wrap it in a list"
         )
     for number, row in enumerate(rows):
-        example = read_example(_from_tuple(row, task), task, number, words_of=words_of)
+        if type(row) is tuple:
+            row = _from_tuple(row, task)
+        example = read_example(row, task, number, words_of=words_of)
         if not TASKS[task].is_tagging and not all(map(str.strip, example.parts)):
             raise InvalidInputError(
                 f"{example.named(number)} must not be an empty text, got {''.join(example.parts)[:20]!r}: "
@@ -130,9 +133,11 @@ def is_table(rows: object) -> bool:
     return is_frame(rows) or is_dataset(rows)
 
 
-def count_stored(examples: Sequence[Example], task: Task) -> int:
+def count_stored(rows: Sequence[Example] | Outputs, task: Task) -> int:
     """Return how many examples a datastore will hold: in tagging each word is one."""
-    return sum(TASKS[task].n_rows(example.parts) for example in examples)
+    if isinstance(rows, Outputs) or not TASKS[task].is_tagging:
+        return len(rows)
+    return sum(len(example.parts) for example in rows)
 
 
 def _check_scheme(examples: Sequence[Example], class_names: Sequence[str], name: str) -> None:
@@ -146,9 +151,7 @@ def _check_scheme(examples: Sequence[Example], class_names: Sequence[str], name:
         )
 
 
-def _from_tuple(row: object, task: Task) -> object:
-    if type(row) is not tuple:
-        return row
+def _from_tuple(row: tuple[Any, ...], task: Task) -> object:
     record = TASKS[task]
     if record.is_pair and len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 2:
         row = (*row[0], row[1])
@@ -168,8 +171,9 @@ def check_leakage(train: Sequence[Example], validation: Sequence[Example]) -> No
 
     The model knows its training rows by heart: scores fitted on them promise too much for every other row.
     """
-    known = {_content(example) for example in train}
-    both = [number for number, example in enumerate(validation) if _content(example) in known]
+    contents = [tuple(" ".join(part.split()) for part in example.parts) for example in (*train, *validation)]
+    known = set(contents[: len(train)])
+    both = [number for number, content in enumerate(contents[len(train) :]) if content in known]
     if both:
         first = validation[both[0]]
         _refuse(len(both), len(validation), f"the first is {first.named(both[0])}, {' '.join(first.parts)[:60]!r}")
@@ -200,7 +204,7 @@ def warn_if_weak(validation: Outputs) -> None:
             f"the model is wrong on {n_mistakes} of {n_rows} validation rows, too few to learn when it is wrong: add "
             "rows, and check that it was not trained on these"
         )
-    if _finds_no_entity(validation):
+    if validation.groups is not None and _finds_no_entity(validation):
         _warn("the model predicts no entity on the validation rows: check the model, its tags and the language")
 
 
@@ -219,15 +223,12 @@ def warn_of_absent_classes(stored: Outputs) -> None:
 
 def _finds_no_entity(validation: Outputs) -> bool:
     names = validation.class_names
-    if validation.groups is None or names is None or not is_tag_set(set(names)):
+    if names is None or not is_tag_set(set(names)):
         return False
+    assert validation.groups is not None
     tags = np.asarray(names)[validation.predicted].tolist()
     _, (spans,) = find_spans([tags], np.flatnonzero(np.diff(validation.groups, prepend=-1)))
     return bool(spans.shape[1] == 0)
-
-
-def _content(example: Example) -> tuple[str, ...]:
-    return tuple(" ".join(part.split()) for part in example.parts)
 
 
 def _refuse(n_rows: int, n_all: int, detail: str) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import IntArray
+from knn_ue.pipeline.answers import of_entities
 from knn_ue.pipeline.domains import calibrator_of
-from knn_ue.pipeline.familiarity import of_entities
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.spacy.attributes import AttributeNames
 from knn_ue.spacy.encoder import SpacyEncoder

@@ -9,10 +9,9 @@ from typing import Any
 
 from knn_ue.data import read_rows
 from knn_ue.data.faults import stop
-from knn_ue.data.json_files import read_json
 from knn_ue.data.lines import Place, check_file, default_limits
 from knn_ue.data.perturb import perturbed_rows
-from knn_ue.data.readers import JSON_FILES
+from knn_ue.data.readers import JSON_FILES, read_json
 from knn_ue.data.rows import TaggedRow
 from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.iob2 import extract_entities

@@ -13,7 +13,7 @@ from knn_ue.storage.folder import (
     read_folder,
     write_folder,
 )
-from knn_ue.storage.meta import check_named, generation_of, identity_of, kind_of, open_plain_file
+from knn_ue.storage.schema import check_named, generation_of, identity_of, kind_of, open_plain_file
 
 __all__ = [
     "FolderContent",

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage.atomic import created_folder, locked, storage_errors, sync, write_file
-from knn_ue.storage.meta import (
+from knn_ue.storage.schema import (
     FORMAT,
     GENERATION,
     META,
@@ -45,7 +45,7 @@ Parsed = TypeVar("Parsed")
 
 @dataclass(frozen=True, kw_only=True)
 class FolderContent:
-    """What a folder holds: `options` as written, `arrays`, verified `files`, `folders` and a journal.
+    """What a folder holds: `options` as written, `arrays`, verified `files`, `folders` and a journal, if it has one.
 
     Arrays of a small folder are in memory, those of a large one are mapped from the file. `states` are the data files
     as they were when they were verified.
@@ -55,6 +55,7 @@ class FolderContent:
     kind: str
     identity: str
     generation: str
+    journal: Path
     options: Meta
     arrays: dict[str, npt.NDArray[Any]]
     files: dict[str, Path] = field(default_factory=dict)
@@ -85,11 +86,6 @@ class FolderContent:
                 f"{self.mapped} was written over in place while in use: load the folder again (to restore a folder, "
                 "copy it beside its place and rename it)"
             )
-
-    @property
-    def journal(self) -> Path:
-        """The append-only file that belongs to this generation."""
-        return _journal_path(self.path, self.generation)
 
 
 def write_folder(
@@ -266,8 +262,9 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
         raise StorageError(f"{folder / META} names no {_ARRAYS} file: restore the folder from a backup")
     files = {name: folder / entry["name"] for name, entry in meta["files"].items()}
     states = {files[name]: _verified(files[name], entry, trusted=trusted) for name, entry in meta["files"].items()}
-    if meta.get("journal") and not _journal_path(folder, meta["generation"]).exists():
-        raise StorageError(f"{_journal_path(folder, meta['generation'])} is missing: restore the folder from a backup")
+    journal = _journal_path(folder, meta["generation"])
+    if meta.get("journal") and not journal.exists():
+        raise StorageError(f"{journal} is missing: restore the folder from a backup")
     folders: dict[str, Path] = {}
     for name, entry in meta["folders"].items():
         folders[name] = folder / entry["name"]
@@ -279,6 +276,7 @@ def _read_parts(folder: Path, meta: Meta, kind: str | None, identity: str | None
         kind=meta["kind"],
         identity=meta["identity"],
         generation=meta["generation"],
+        journal=journal,
         options=meta["options"],
         arrays=arrays,
         files={name: path for name, path in files.items() if name != _ARRAYS},

@@ -1,9 +1,10 @@
-"""What a folder may say, in one place: the type and the range of every value and array, checked when it is read.
+"""What a folder says and may say: `meta.json`, sealed by a checksum, and the rules of every value and array.
 
-The schema of a folder's options is a frozen dataclass: the annotations are the rules. `int`, `float` (finite), `bool`,
-`str`, `None`, `Literal`, unions, `tuple[...]`, `dict[str, X]`, `Mapping[str, Any]` (any JSON object), `Annotated[X,
-Within(...)]` and other such dataclasses can be used; a field with a default may be missing, and an unknown field is
-refused. `__post_init__` checks what several fields say together. The schema of its arrays is a `dict[str, ArrayRule]`.
+`meta.json` names the files and the parts of a folder; what is in its options is checked when they are read. Their
+schema is a frozen dataclass: the annotations are the rules. `int`, `float` (finite), `bool`, `str`, `None`, `Literal`,
+unions, `tuple[...]`, `dict[str, X]`, `Mapping[str, Any]` (any JSON object), `Annotated[X, Within(...)]` and other such
+dataclasses can be used; a field with a default may be missing, and an unknown field is refused. `__post_init__` checks
+what several fields say together. The schema of its arrays is a `dict[str, ArrayRule]`.
 
 >>> @dataclass(frozen=True, kw_only=True)
 ... class Stored:
@@ -15,11 +16,17 @@ Traceback (most recent call last):
 ValueError: temperature must be a number, got 'x'
 """
 
+import hashlib
+import json
 import math
+import os
+import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
+from io import BufferedReader
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -28,7 +35,18 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
+from knn_ue.storage.atomic import storage_errors
 
+FORMAT = 1
+META = "meta.json"
+NAME = r"[a-z][a-z0-9_]*"
+GENERATION = r"[0-9]{8}-[0-9a-f]{8}"
+# Whatever matches is ours to remove; everything else in the folder is the user's and is never touched.
+OUR_NAME = re.compile(rf"(?:{NAME}\.{GENERATION}(?:\.[a-z]+)?|meta\.json\.{GENERATION})")
+_PART = re.compile(rf"{NAME}\.{GENERATION}")
+_MAX_META_BYTES = 1 << 24
+
+Meta = dict[str, Any]
 Record = TypeVar("Record")
 MAX_CLASSES = 1 << 20
 _MAX_ITEMS = 1 << 20
@@ -75,15 +93,16 @@ def read_plain(record: type[Record], plain: object, name: str = "") -> Record:
     if not isinstance(plain, Mapping):
         raise ValueError(f"{name or 'the whole'} must be an object, got {_short(plain)}")
     rules = _rules(record)  # type: ignore[arg-type]
+    prefix = f"{name}." if name else ""
     unknown = [key for key in plain if key not in rules]
     if unknown:
-        raise ValueError(f"{_join(name, unknown[0])[:80]} is unknown")
+        raise ValueError(f"{prefix}{unknown[0]}"[:80] + " is unknown")
     values = {}
     for key, (rule, required) in rules.items():
         if key in plain:
-            values[key] = _read(rule, plain[key], _join(name, key))
+            values[key] = _read(rule, plain[key], f"{prefix}{key}")
         elif required:
-            raise ValueError(f"{_join(name, key)} is missing")
+            raise ValueError(f"{prefix}{key} is missing")
     return record(**values)
 
 
@@ -131,7 +150,15 @@ def _read(rule: Any, value: Any, name: str) -> Any:
     if rule is Any:
         return value
     if origin is Annotated:
-        return _within(_read(arguments[0], value, name), arguments[1:], name)
+        read = _read(arguments[0], value, name)
+        for limit in arguments[1:] if read is not None else ():
+            measured = read if isinstance(read, (int, float)) else len(read)
+            if not limit.least <= measured <= limit.most:
+                what = "the length of " if measured is not read else ""
+                raise ValueError(
+                    f"{what}{name} must lie within {limit.least:.6g} and {limit.most:.6g}, got {_short(measured)}"
+                )
+        return read
     if origin in (Union, UnionType):
         return _read_union(arguments, value, name)
     if origin is Literal:
@@ -143,7 +170,7 @@ def _read(rule: Any, value: Any, name: str) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict) or len(value) > _MAX_ITEMS:
             raise ValueError(f"{name} must be an object, got {_short(value)}")
-        return {key: _read(arguments[1], item, _join(name, key)) for key, item in value.items()}
+        return {key: _read(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
     if is_dataclass(rule):
         return read_plain(rule, value, name)  # type: ignore[arg-type]
     return _read_scalar(rule, value, name)
@@ -190,22 +217,6 @@ def _read_tuple(rules: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...
     )
 
 
-def _within(value: Any, limits: tuple[Any, ...], name: str) -> Any:
-    for limit in limits:
-        if isinstance(limit, Within) and value is not None:
-            measured = value if isinstance(value, (int, float)) else len(value)
-            if not limit.least <= measured <= limit.most:
-                what = "the length of " if measured is not value else ""
-                raise ValueError(
-                    f"{what}{name} must lie within {limit.least:.6g} and {limit.most:.6g}, got {_short(measured)}"
-                )
-    return value
-
-
-def _join(name: str, key: object) -> str:
-    return f"{name}.{key}" if name else str(key)
-
-
 def _short(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 256:  # Python refuses to write out the longest
         return "a number of many digits"
@@ -214,3 +225,99 @@ def _short(value: object) -> str:
         if isinstance(value, (str, int, float, NoneType)) and len(repr(value)) <= 60
         else (f"a {type(value).__name__}")
     )
+
+
+def generation_of(path: str | Path) -> str:
+    """Return the generation that is committed in the folder now."""
+    return str(read_meta(Path(path))["generation"])
+
+
+def kind_of(path: str | Path) -> str:
+    """Return what kind of thing the folder holds."""
+    return str(read_meta(Path(path))["kind"])
+
+
+def identity_of(path: str | Path) -> str:
+    """Return the identity of what the folder holds, without reading the rest."""
+    return str(read_meta(Path(path))["identity"])
+
+
+def check_named(path: str | Path) -> None:
+    """Raise where the folder is a part of another one that no longer names it: what is written to it would be lost.
+
+    A part has a generation in its name, and is named by the `meta.json` beside it, up to the folder that is no part.
+    """
+    folder = Path(path).absolute()
+    identity = identity_of(folder)
+    while _PART.fullmatch(folder.name) and os.path.lexists(folder.parent / META):
+        whole = read_meta(folder.parent)
+        if not any((part["name"], part["identity"]) == (folder.name, identity) for part in whole["folders"].values()):
+            raise StorageError(
+                f"{folder} is no longer a part of {folder.parent}, which was saved again: nothing was changed, load "
+                f"{folder.parent} again, then repeat"
+            )
+        folder, identity = folder.parent, whole["identity"]
+
+
+def open_plain_file(path: Path) -> BufferedReader:
+    """Open a plain file to read: never a link out of the folder, a pipe that blocks, or an endless device."""
+    with storage_errors(f"{path} cannot be read", "restore the folder from a backup"):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise StorageError(f"{path} is not a plain file: do not trust this folder")
+        return path.open("rb")
+
+
+def encode_meta(folder: Path, meta: Meta) -> bytes:
+    """Return the content of meta.json, having made sure that it can be read back."""
+    meta = json.loads(json.dumps(meta))  # what JSON makes of it is what the checksum must hold for
+    _check_meta(folder, meta)
+    encoded = json.dumps(meta | {"checksum": _checksum(meta)}, indent=1, sort_keys=True).encode()
+    if len(encoded) > _MAX_META_BYTES:
+        raise StorageError(f"the options are larger than {_MAX_META_BYTES} bytes: store what is large as an array")
+    return encoded
+
+
+def read_meta(folder: Path) -> Meta:
+    """Return what the `meta.json` of a folder says, after checking that it is one of ours."""
+    path = folder / META
+    with storage_errors(f"{folder} cannot be read", "check the path and its permissions"):
+        if not os.path.lexists(path):
+            raise StorageError(f"{folder} has no {META}: it is not a knn-ue folder, or was never saved completely")
+        with open_plain_file(path) as file:
+            content = file.read(_MAX_META_BYTES + 1)
+    if len(content) > _MAX_META_BYTES:
+        raise StorageError(f"{path} is larger than {_MAX_META_BYTES} bytes: do not trust this folder")
+    try:
+        meta = json.loads(content)
+        if not isinstance(meta, dict) or type(meta.get("format")) is not int or meta["format"] < 1:
+            raise StorageError(f"{path} has no format number: it is not a knn-ue folder")
+        if meta["format"] > FORMAT:
+            raise StorageError(
+                f"{folder} has format {meta['format']}, this version reads {FORMAT}: upgrade with pip install -U knn-ue"
+            )
+        if meta.pop("checksum", None) != _checksum(meta):
+            raise StorageError(f"{path} does not match its checksum: it was altered; restore it from a backup")
+    except (ValueError, RecursionError):
+        raise StorageError(f"{path} is not valid JSON: restore the folder from a backup") from None
+    _check_meta(folder, meta)
+    return meta
+
+
+def _check_meta(folder: Path, meta: Meta) -> None:
+    strings = all(isinstance(meta.get(key), str) for key in ("kind", "identity", "generation"))
+    groups = all(isinstance(meta.get(key), dict) for key in ("options", "files", "folders"))
+    if not strings or not groups or not re.fullmatch(GENERATION, str(meta.get("generation"))):
+        raise StorageError(f"{folder / META} lacks a required entry: restore the folder from a backup")
+    for group, wanted in (
+        ("files", {"name": str, "size": int, "sha256": str}),
+        ("folders", {"name": str, "identity": str}),
+    ):
+        for entry in meta[group].values():
+            well_formed = isinstance(entry, dict) and all(type(entry.get(k)) is t for k, t in wanted.items())
+            # A hostile name ("../x", "/etc/x") must never leave the folder.
+            if not well_formed or not OUR_NAME.fullmatch(entry["name"]):
+                raise StorageError(f"{folder / META} names a file that cannot be ours: do not trust this folder")
+
+
+def _checksum(meta: Meta) -> str:
+    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()

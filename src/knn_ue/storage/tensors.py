@@ -101,7 +101,14 @@ def map_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], bool]:
         content = np.memmap(path, dtype=np.uint8, mode="r") if mapped else np.fromfile(path, dtype=np.uint8)
         content.flags.writeable = False
         header = json.loads(content[8 : 8 + length].tobytes())
-        return {name: _view(content, 8 + length, header[name]) for name in names}, mapped
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name in names:
+            start, end = (8 + length + offset for offset in header[name]["data_offsets"])
+            dtype = np.dtype(_DTYPES[header[name]["dtype"]])
+            if start % dtype.itemsize:
+                raise ValueError("its arrays are not aligned")
+            arrays[name] = np.asarray(content[start:end]).view(dtype).reshape(header[name]["shape"])
+        return arrays, mapped
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(f"{path} is not a safetensors file written by knn-ue ({error}): restore it") from None
 
@@ -133,14 +140,6 @@ def stored_array(
     if name not in arrays or arrays[name].dtype != dtype or arrays[name].ndim != n_dimensions:
         raise ValueError(f"{name} is not a stored {n_dimensions}-dimensional array of {np.dtype(dtype).name}")
     return arrays[name]
-
-
-def _view(content: npt.NDArray[np.uint8], data_start: int, entry: dict[str, Any]) -> npt.NDArray[Any]:
-    start, end = (data_start + offset for offset in entry["data_offsets"])
-    dtype = np.dtype(_DTYPES[entry["dtype"]])
-    if start % dtype.itemsize:
-        raise ValueError("its arrays are not aligned")
-    return np.asarray(content[start:end]).view(dtype).reshape(entry["shape"])
 
 
 def valid_unicode(text: str) -> str:
@@ -240,9 +239,10 @@ def outputs_to_arrays(outputs: Outputs) -> Arrays:
 def outputs_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], class_names: Sequence[str] | None) -> Outputs:
     """Return what `outputs_to_arrays` stored; ValueError or KeyError where it is not that. Other arrays are ignored."""
     n_layers = sum(name.startswith(LAYER) for name in arrays)
-    packed = PackedTexts.from_arrays(dict(arrays)) if "text_ends" in arrays else ()
-    texts = [text or "" for text in packed]
-    words = PackedTexts.from_arrays(dict(arrays), _WORD) if f"{_WORD}_ends" in arrays else None
+    texts = [text or "" for text in PackedTexts.from_arrays(dict(arrays))] if "text_ends" in arrays else []
+    words = None
+    if f"{_WORD}_ends" in arrays:
+        words = [word or "" for word in PackedTexts.from_arrays(dict(arrays), _WORD)]
     paired = 0 < len(texts) == 2 * len(arrays["logits"])
     return Outputs(
         logits=arrays["logits"],
@@ -251,5 +251,5 @@ def outputs_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], class_names: Seq
         class_names=class_names,
         texts=None if paired else texts or None,
         pairs=list(zip(texts[::2], texts[1::2], strict=True)) if paired else None,
-        words=None if words is None else [word or "" for word in words],
+        words=words,
     )

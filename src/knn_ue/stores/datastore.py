@@ -143,7 +143,8 @@ class Datastore(Shown):
     @property
     def where(self) -> str:
         """The folder of this store, or "memory"."""
-        return MEMORY if self.path is None else str(self.path)
+        stored = self._state.stored
+        return MEMORY if stored is None else str(stored.path)
 
     @property
     def ids(self) -> IntArray:

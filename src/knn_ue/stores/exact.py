@@ -32,11 +32,7 @@ class ExactIndex:
 
     def __init__(self, vectors: FloatArray) -> None:
         self.vectors = vectors
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns of the vectors."""
-        return int(self.vectors.shape[1])
+        self.n_columns = int(vectors.shape[1])
 
     def space(self, vectors: FloatArray) -> FloatArray:
         """Return the very same vectors: they are compared as they are."""

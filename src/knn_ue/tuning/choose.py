@@ -7,14 +7,14 @@ does the ECE. Of those that are, the fastest is taken.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_positive, float_matrix, label_vector
 from knn_ue.calibrators import Calibrator, Found
 from knn_ue.errors import InvalidInputError
-from knn_ue.stores import IndexOptions, is_small
+from knn_ue.stores import IndexOptions, is_small, tunable
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.faiss_index import FaissIndex
 from knn_ue.stores.segment import build_index
@@ -80,6 +80,42 @@ def tune_index(
         trials += _try_family(bench, family, exact, fastest, thorough=thorough)
     report("tuning the index", len(families), len(families))
     return Tuning(chosen=_best(trials, tolerance), trials=tuple(trials), n_queries=len(bench.validation))
+
+
+def tune_calibrator(
+    calibrator: Calibrator,
+    validation: Outputs,
+    *,
+    tolerance: Tolerance,
+    scored: Scored | None = None,
+    thorough: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[Calibrator, Tuning]:
+    """Choose an index for the stored examples; return a calibrator that is searched by it, not fitted yet.
+
+    Where there are several stores, all take what suits the last one.
+    """
+    name, store = list(calibrator.stores.items())[-1]
+    vectors, labels = tunable(store).arrays()
+    tuning = tune_index(
+        vectors,
+        labels,
+        replace(validation, features=calibrator.queries(validation)[name], layers=None),
+        n_neighbors=calibrator.n_neighbors,
+        use_labels=calibrator.use_labels,
+        tolerance=tolerance,
+        scored=scored,
+        thorough=thorough,
+        seed=seed,
+        progress=progress,
+    )
+    return reindexed(calibrator, tuning.chosen), tuning
+
+
+def reindexed(calibrator: Calibrator, index: str | IndexOptions) -> Calibrator:
+    """Return a calibrator over the same stored examples that is searched by another index, not fitted yet."""
+    return calibrator.with_stores({name: tunable(x).reindexed(index) for name, x in calibrator.stores.items()})
 
 
 @dataclass(frozen=True)

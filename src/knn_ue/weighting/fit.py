@@ -64,7 +64,7 @@ class WeightProblem:
             raw = raw + theta[2] * self.agreement + theta[3]
             columns += [self.agreement, np.ones_like(nearness)]
         weight, floor_slope = (raw, 1.0) if self.floor_width is None else smooth_floor(raw, self.floor_width)
-        loss, slope = self.logits.loss(weight)
+        loss, slope, _ = self.logits.loss(weight)
         slope = slope * floor_slope
         return loss, np.array([slope @ column for column in columns])
 
@@ -113,7 +113,8 @@ def _fit_bounded(problem: WeightProblem, tau_range: tuple[float, float]) -> Floa
 
     low, high = np.log(tau_range)
     grid = np.linspace(low, high, max(2, 1 + int(np.ceil((high - low) / np.log(10) * _TAUS_PER_DECADE))))
-    sample = problem.every(max(1, problem.logits.shifted.size // _GRID_VALUES))
+    step = problem.logits.shifted.size // _GRID_VALUES
+    sample = problem.every(step) if step > 1 else problem
     found: list[_Optimum] = []
     for log_tau in grid[::-1]:  # from large taus, where the problem is tame, to small ones
         found.insert(0, _best_at(sample, log_tau, found[0] if found else None))
@@ -161,7 +162,7 @@ def _newton(logits: ScaledLogits, columns: FloatArray, x: FloatArray) -> tuple[f
     """Minimize the convex log-loss of the weight `columns @ x` over x >= 0: each step solves the quadratic model."""
     from scipy.optimize import nnls
 
-    loss, slope, curvature = logits.loss_and_curvature(columns @ x)
+    loss, slope, curvature = logits.loss(columns @ x, curvature=True)
     for _ in range(_NEWTON_STEPS):
         gradient = slope @ columns
         hessian = columns.T @ (curvature[:, None] * columns)
@@ -172,7 +173,7 @@ def _newton(logits: ScaledLogits, columns: FloatArray, x: FloatArray) -> tuple[f
         length = 1.0
         while expected < -1e-13 and length > 1e-9:
             candidate = np.maximum(x + length * step, 0.0)
-            found = logits.loss_and_curvature(columns @ candidate)
+            found = logits.loss(columns @ candidate, curvature=True)
             if found[0] <= loss + 1e-4 * length * expected:
                 break
             length /= 4

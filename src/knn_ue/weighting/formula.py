@@ -169,32 +169,24 @@ class ScaledLogits:
         shifted /= unit
         return cls(shifted, shifted[np.arange(len(labels)), labels], unit)
 
-    def __len__(self) -> int:
-        return len(self.of_label)
-
     def every(self, step: int) -> "ScaledLogits":
         """Return every `step`-th row."""
         return ScaledLogits(self.shifted[::step], self.of_label[::step], self.unit)
 
-    def loss(self, weight: FloatArray | float) -> tuple[float, FloatArray]:
-        """Return the mean log-loss under `weight` (n,) and its derivative with respect to each weight (n,)."""
-        loss, slope, _ = self._derivatives(weight, curvature=False)
-        return loss, slope
+    def loss(self, weight: FloatArray | float, *, curvature: bool = False) -> tuple[float, FloatArray, FloatArray]:
+        """Return the mean log-loss under `weight` (n,) and its derivative with respect to each weight (n,).
 
-    def loss_and_curvature(self, weight: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        """Return the mean log-loss and its first and second derivatives with respect to each weight (n,)."""
-        return self._derivatives(weight, curvature=True)
-
-    def _derivatives(self, weight: FloatArray | float, *, curvature: bool) -> tuple[float, FloatArray, FloatArray]:
+        The second derivative comes third; without `curvature` it is empty.
+        """
         column = weight[:, None] if isinstance(weight, np.ndarray) else weight
         probs = np.exp(self.shifted * column)
         total = probs.sum(axis=1)
         loss = float(np.mean(np.log(total) - weight * self.of_label))
         mean = np.einsum("ij,ij->i", probs, self.shifted) / total
-        second = np.empty(0)
+        n_rows, second = len(self.of_label), np.empty(0)
         if curvature:
-            second = (np.einsum("ij,ij,ij->i", probs, self.shifted, self.shifted) / total - mean**2) / len(self)
-        return loss, (mean - self.of_label) / len(self), second
+            second = (np.einsum("ij,ij,ij->i", probs, self.shifted, self.shifted) / total - mean**2) / n_rows
+        return loss, (mean - self.of_label) / n_rows, second
 
 
 def fit_temperature(logits: FloatArray, labels: IntArray) -> float:
@@ -258,7 +250,7 @@ def fit_temperature_map(logits: FloatArray, labels: IntArray, scores: FloatArray
 
     def objective(parameters: FloatArray) -> tuple[float, FloatArray]:
         t = design @ parameters
-        loss, slope = scaled.loss(1.0 / t)
+        loss, slope, _ = scaled.loss(1.0 / t)
         return loss, -(slope / t**2) @ design
 
     start = temperature / scaled.unit

@@ -13,8 +13,8 @@ from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import Fitted
+from knn_ue.pipeline.answers import of_rows
 from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
-from knn_ue.pipeline.familiarity import of_rows
 from knn_ue.pipeline.fitted import closeness, shown_neighbors
 from knn_ue.serving.work.explaining import Why, explain_rows
 from knn_ue.serving.work.state import Served
