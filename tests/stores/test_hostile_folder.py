@@ -296,7 +296,7 @@ def test_any_value_anywhere_in_a_sealed_meta_json_is_refused_or_harmless(folder,
 def hostile_record(folder, **arrays):
     """Append a journal record with right checksums."""
     from knn_ue.storage.tensors import arrays_to_bytes
-    from knn_ue.stores.journal import _head, zlib
+    from knn_ue.stores.folder import _head, zlib
 
     body = arrays_to_bytes(arrays)
     with file_named(folder, "journal.").open("ab") as file:

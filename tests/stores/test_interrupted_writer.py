@@ -11,7 +11,7 @@ import pytest
 
 from knn_ue.errors import StorageError
 from knn_ue.stores import Datastore
-from knn_ue.stores.journal import Journal
+from knn_ue.stores.folder import Journal
 
 SCRIPT = Path(__file__).with_name("interrupted_writer.py")
 
@@ -80,7 +80,7 @@ def test_an_interrupt_while_a_change_is_written_leaves_a_store_that_goes_on(save
         raise Interrupt
 
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
-        patch.setattr("knn_ue.stores.journal._write_all", interrupted)
+        patch.setattr("knn_ue.stores.folder._write_all", interrupted)
         store.add(np.ones((1, 4)), [5])
 
     assert store.add(np.ones((1, 4)), [6]).tolist() == [4]

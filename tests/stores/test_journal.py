@@ -11,7 +11,7 @@ from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import read_folder
 from knn_ue.stores import Datastore
 from knn_ue.stores import journal as journal_module
-from knn_ue.stores.journal import Removed, read_journal
+from knn_ue.stores.folder import Removed, read_journal
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_missing_journal_is_an_error(journal):
 
 
 def test_a_change_larger_than_a_record_may_be_is_refused(saved, monkeypatch):
-    monkeypatch.setattr("knn_ue.stores.journal._MAX_BODY_BYTES", 10_000)
+    monkeypatch.setattr("knn_ue.stores.folder._MAX_BODY_BYTES", 10_000)
     store = Datastore.load(saved)
 
     with pytest.raises(InvalidInputError, match=r"one change may hold 10000 bytes, .* make it in parts"):

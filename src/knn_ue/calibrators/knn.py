@@ -167,7 +167,7 @@ class KnnUE(OneStoreScaling):
         if self.params is not None:
             self._check_options()
             return True
-        return super()._is_fitted()
+        return hasattr(self, "n_classes_")
 
     def _state(self) -> SavedState:
         fitted = {"params": asdict(self.params_), "typical": self.typical_} if hasattr(self, "params_") else None

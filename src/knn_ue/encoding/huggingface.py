@@ -217,7 +217,10 @@ class HuggingFaceEncoder(Encoder):
             )
         with loading(path):
             encoder = cls(model.to(place), tokenizer, known, options=chosen, source=source)
-            encoder._try_out()
+            # Once, on a word: what is wrong with its files is found before a user meets it.
+            made = encoder.pieces_of([Example(("a",) * len(TASKS[known].input_keys))])
+            if not all(np.isfinite(values).all() for values in encoder.forward(made.pieces).values()):
+                raise ValueError("it gives no finite numbers")
         return encoder
 
     @classmethod
@@ -264,12 +267,6 @@ class HuggingFaceEncoder(Encoder):
                 model, part.task, device=device, trust_remote_code=trust_remote_code, **options
             ),
         )
-
-    def _try_out(self) -> None:
-        """Run the model once, on a word: what is wrong with its files is found before a user meets it."""
-        made = self.pieces_of([Example(("a",) * len(TASKS[self.task].input_keys))])
-        if not all(np.isfinite(values).all() for values in self.forward(made.pieces).values()):
-            raise ValueError("it gives no finite numbers")
 
     def _write_files(self, folder: Path) -> None:
         save_model(folder, self.model)

@@ -189,9 +189,11 @@ def drift_quantiles(
     calibrator: Calibrator, validation: Outputs, *, found: Found | None = None
 ) -> DriftQuantiles | None:
     """Return the percentiles over the validation rows, None where the method uses no neighbors."""
-    neighbors = shown_neighbors(calibrator.search(validation) if found is None else found)
-    if neighbors is None:
+    if found is None:
+        found = calibrator.search(validation)
+    if not found:
         return None
+    *_, neighbors = found.values()
     distance, agreement = closeness(neighbors, validation.predicted)
     searched = calibrator.searched(validation)
     if searched is not None and searched.any():

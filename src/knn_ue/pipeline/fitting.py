@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,12 +108,12 @@ def fit_rows(
         if options.store is None and options.index not in ("auto", "exact"):
             check_index_of(options.method, options.index, empty)
         train = _needed(train, encoder, options, has_views=empty.views is not None)
-    stored, space = encode_training(encoder, train, options.seed, stage(progress, "training"))
+    stored, space = encode_training(encoder, train, options.seed, progress and partial(progress, "training"))
     if options.max_stored is not None:
         stored = stored.take(balanced_rows(stored.require_labels("max_stored"), options.max_stored, seed=options.seed))
     # Outputs that were given may have views that this encoder will not have when it predicts.
     look = None if space is None or empty.views is None else space.score
-    outputs, scores = encode_looking(encoder, validation, look, stage(progress, "validation"))
+    outputs, scores = encode_looking(encoder, validation, look, progress and partial(progress, "validation"))
     warn_if_weak(outputs)
     if method.reads_training:
         warn_of_absent_classes(stored)
@@ -264,11 +265,6 @@ def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
         fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions, copies=fitted.copies
     )
     return replace(again, domains=fitted.domains, familiarity=fitted.familiarity)
-
-
-def stage(progress: Progress | None, name: str) -> Step | None:
-    """Return what the encoder calls: it does not know which rows it is reading."""
-    return None if progress is None else lambda done, total: progress(name, done, total)
 
 
 def _checked(encoder: Encoder, rows: Rows | Outputs, columns: Columns | None, *, name: str) -> list[Example] | Outputs:

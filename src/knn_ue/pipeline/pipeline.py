@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -18,7 +19,7 @@ from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
 from knn_ue.pipeline.domains import answer_in_domains, calibrator_of
 from knn_ue.pipeline.fitted import Fitted
-from knn_ue.pipeline.fitting import FitOptions, fit_rows, stage
+from knn_ue.pipeline.fitting import FitOptions, fit_rows
 from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
 from knn_ue.pipeline.rows import (
     Rows,
@@ -251,7 +252,8 @@ class UncertaintyPipeline(Adjustable):
             return rows
         named, words_of = Columns(**columns), self.encoder.words_of
         examples = list(iter_examples(rows, self.task, labeled=with_labels, columns=named, words_of=words_of))
-        return self.encoder.encode(examples, with_labels=with_labels, progress=stage(as_progress(progress), "test"))
+        shown = as_progress(progress)
+        return self.encoder.encode(examples, with_labels=with_labels, progress=shown and partial(shown, "test"))
 
     def evaluate(
         self,

@@ -24,9 +24,19 @@ from knn_ue.storage.schema import as_written
 from knn_ue.storage.tensors import PackedTexts, valid_unicode
 from knn_ue.stores.chunks import Chunk, write_chunks
 from knn_ue.stores.contract import MEMORY
-from knn_ue.stores.folder import KIND, MAX_ID, IndexedRows, StoreState, read_rows, write_rows
+from knn_ue.stores.folder import (
+    KIND,
+    MAX_ID,
+    Added,
+    Change,
+    IndexedRows,
+    Removed,
+    StoreState,
+    read_journal,
+    read_rows,
+    write_rows,
+)
 from knn_ue.stores.gpu import on_gpu
-from knn_ue.stores.journal import Added, Change, Removed, read_journal
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
 from knn_ue.stores.segment import Segment, build_index, merged, rebuild_index
 from knn_ue.types import Neighbors, Progress
