@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.entities import INGREDIENTS, Spans, TagSet, find_entities
-from knn_ue.entities.case import case_of
-from knn_ue.entities.evidence import find_usual, gather_evidence, log_odds, relative_distance
+from knn_ue.entities.evidence import case_of, find_usual, gather_evidence, log_odds, relative_distance
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.model import GUESS
 from knn_ue.stores import Datastore, NeighborStore

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from knn_ue.entities import find_entities
-from knn_ue.entities.case import WordCase
+from knn_ue.entities.evidence import WordCase
 from knn_ue.types import Outputs
 
 NAMES = ("O", "B-PER", "I-PER")

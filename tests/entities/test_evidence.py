@@ -5,8 +5,7 @@ import pytest
 
 import reference
 from knn_ue.entities import INGREDIENTS, find_entities, is_tagged
-from knn_ue.entities.case import case_of
-from knn_ue.entities.evidence import Usual, find_usual, gather_evidence, log_odds
+from knn_ue.entities.evidence import Usual, case_of, find_usual, gather_evidence, log_odds
 from knn_ue.errors import InvalidInputError
 from knn_ue.toy import tagged_sentences
 from knn_ue.types import Neighbors, Outputs

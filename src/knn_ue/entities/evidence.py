@@ -8,7 +8,7 @@ distance   log of the distance to the nearest training example, at its farthest 
 agreement  share of the neighbors with its type, at its least agreeing word
 company    mean `link` of all entities of its sentence
 
-and, where the outputs have the words (see `knn_ue.entities.case`):
+and, where the outputs have the words, for models that do not see capital letters (see `WordCase`):
 
 small_end       1 if it begins or ends with a word in lower case, else 0
 capital_beside  1 if a capitalized word that is in no entity stands right beside it, or a bare "@" or "#" right before
@@ -25,7 +25,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
-from knn_ue.entities.case import WordCase
 from knn_ue.entities.spans import Spans, TagSet
 from knn_ue.types import Neighbors, Outputs
 
@@ -36,6 +35,63 @@ DIRECTIONS = (1, 1, 1, 1, -1, 1, 1, -1, -1)
 _LARGEST_LOG_ODDS = 12.0
 # Nearer than a third of the usual distance is near enough; twenty times as far is as far as it gets.
 _LOG_DISTANCE_RANGE = (-1.0, 3.0)
+_HANDLE_MARKS = ("@", "#")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WordCase:
+    """Which of n words are `small` (they start in lower case, and are no handle or topic) and which `capital`.
+
+    Only a sentence of usual case says anything: its first word with a letter is capitalized, and some word is not. In
+    headlines, shouting and careless writing capitals mean little. So both are False outside such sentences, whose words
+    are `telling`. The first word with a letter is no
+    `capital`: it is one in every sentence. A `mark` is a bare "@" or "#": what follows is the rest of a handle.
+    """
+
+    telling: BoolArray
+    small: BoolArray
+    capital: BoolArray
+    mark: BoolArray
+
+    @classmethod
+    def of(cls, words: Sequence[str], starts: Sequence[int]) -> "WordCase":
+        """Read the words of sentences that begin at the rows `starts`.
+
+        >>> WordCase.of(["The", "bank", "of", "Oslo", ",", "@", "ana"], [0]).small
+        array([False,  True,  True, False, False, False, False])
+        """
+        telling, small, capital = np.zeros((3, len(words)), dtype=bool)
+        for start, stop in zip(starts, [*starts[1:], len(words)], strict=True):
+            sentence = words[start:stop]
+            letters = [place for place, word in enumerate(sentence) if any(map(str.isalpha, word))]
+            if letters and sentence[letters[0]][:1].isupper() and any(word[:1].islower() for word in sentence):
+                telling[start:stop] = True
+                for place in letters:
+                    small[start + place] = sentence[place][0].islower() and not _is_handle(sentence, place)
+                    capital[start + place] = sentence[place][0].isupper() and place > letters[0]
+        mark = np.array([word in _HANDLE_MARKS for word in words], dtype=bool)
+        return cls(telling=telling, small=small, capital=capital, mark=mark)
+
+    def small_end(self, spans: Spans) -> FloatArray:
+        """Return 1 (m,) where the first or the last word of an entity is small, else 0."""
+        return (self.small[spans.first] | self.small[spans.last]).astype(np.float64)
+
+    def capital_beside(self, spans: Spans) -> FloatArray:
+        """Return 1 (m,) where a capital of no entity stands right before or after it, or a mark before it, else 0."""
+        before, after = (
+            np.where(words & ~spans.covered, -1.0, 0.0) for words in (self.capital | self.mark, self.capital)
+        )
+        return (np.minimum(spans.before(before), spans.after(after)) < 0).astype(np.float64)
+
+
+def case_of(outputs: Outputs, spans: Spans) -> WordCase | None:
+    """Return the case of the words of `outputs`, None where they have no words."""
+    return None if outputs.words is None else WordCase.of(outputs.words, spans.starts.tolist())
+
+
+def _is_handle(sentence: Sequence[str], place: int) -> bool:
+    before = sentence[place - 1] if place else ""
+    return sentence[place].startswith(_HANDLE_MARKS) or before in _HANDLE_MARKS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

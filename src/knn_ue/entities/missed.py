@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.entities.case import WordCase
-from knn_ue.entities.evidence import log_odds
+from knn_ue.entities.evidence import WordCase, log_odds
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.spans import Spans, TagSet
 from knn_ue.types import Outputs

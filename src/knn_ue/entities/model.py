@@ -6,8 +6,15 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.entities.case import case_of
-from knn_ue.entities.evidence import DIRECTIONS, INGREDIENTS, EntityEvidence, Usual, find_usual, gather_evidence
+from knn_ue.entities.evidence import (
+    DIRECTIONS,
+    INGREDIENTS,
+    EntityEvidence,
+    Usual,
+    case_of,
+    find_usual,
+    gather_evidence,
+)
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.missed import MissedModel, MissedSpan, find_missed, fit_missed, hidden_words
 from knn_ue.entities.spans import Spans, TagSet, find_entities
