@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from knn_ue import InvalidInputError, UncertaintyPipeline
-from knn_ue.pipeline import familiarity
+from knn_ue.pipeline import fitting
 from pipelines import PAIR, TEXT, WORDS, fit
 from tiny_models import ROWS, TASKS
 
@@ -85,7 +85,7 @@ def test_many_windows_give_what_one_gives(models, fitted, monkeypatch):
 
 
 def test_views_are_neither_kept_nor_saved(models, monkeypatch):
-    monkeypatch.setattr(familiarity, "MAX_MEASURED", 10)
+    monkeypatch.setattr(fitting, "MAX_MEASURED", 10)
     pipe = fit(models[TEXT], TEXT, index="exact")
 
     assert pipe.validation_.views is None

@@ -10,7 +10,7 @@ import pytest
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import read_folder
 from knn_ue.stores import Datastore
-from knn_ue.stores import journal as journal_module
+from knn_ue.stores import folder as journal_module
 from knn_ue.stores.folder import Removed, read_journal
 
 
