@@ -302,12 +302,12 @@ def test_refits_and_rewrites_of_another_server_lose_nothing(method, folder, clie
 def test_a_disk_that_refuses_is_told_and_nothing_changes(folder, client_of, monkeypatch):
     import errno
 
-    from knn_ue.stores import folder
+    from knn_ue.stores import folder as on_disk
 
     path = folder()
     client = client_of(path)
     monkeypatch.setattr(
-        folder, "_write_all", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device"))
+        on_disk, "_write_all", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device"))
     )
 
     found = client.post("/examples", json={"examples": [TEXT_ROW]})
