@@ -1,6 +1,6 @@
 """What a model does: one record per task, which every other module asks instead of comparing names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
@@ -36,14 +36,6 @@ class TaskRecord:
         ('premise', 'hypothesis', 'label')
         """
         return (*self.input_keys, self.label_key) if labeled else self.input_keys
-
-    def n_rows(self, parts: Sequence[str]) -> int:
-        """Return how many output rows an example made of `parts` has.
-
-        >>> TASKS["text-pair"].n_rows(("A man", "He")), TASKS["token-classification"].n_rows(("A", "man"))
-        (1, 2)
-        """
-        return len(parts) if self.is_tagging else 1
 
 
 _RECORDS = (
