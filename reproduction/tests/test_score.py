@@ -7,8 +7,11 @@ import pytest
 
 from knn_ue.calibrators import DensityAwareCalibration, SoftmaxResponse
 from knn_ue.data import TaggedRow
+from knn_ue.detection import DETECTORS
+from knn_ue.methods import METHODS, Search
 from knn_ue.toy import tagged_sentences, two_blobs
 from knn_ue_reproduce.answers import answers_of
+from knn_ue_reproduce.detect import detection_answers, word_scores
 from knn_ue_reproduce.scales import SCALES
 from knn_ue_reproduce.score import said
 from knn_ue_reproduce.task_data import SetRows
@@ -37,6 +40,36 @@ def test_asked_only_of_words_of_entities_dac_says_the_same_of_every_entity(tagge
     np.testing.assert_allclose(found.confidence, expected.confidence, rtol=1e-6)
     np.testing.assert_array_equal(found.correct, expected.correct)
     np.testing.assert_allclose(part.probs.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("method", ["knn-ue", "nuq", "sdm"])
+def test_asked_only_of_words_of_entities_a_method_that_searches_says_the_same_of_every_entity(method):
+    train, validation, test = tagged_sentences(n_train=60, n_validation=60, n_test=80)
+    calibrator = METHODS[method].make(train, Search(n_neighbors=8)).fit(validation)
+    rows = SetRows(name="x", role="in", rows=[TaggedRow(("a",), ("O",))] * 80, labeled=True)
+
+    found, expected = (
+        answers_of(test, said(calibrator, test, entity_words=few)[1], rows).confidence for few in (True, False)
+    )
+
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_asked_only_of_words_of_entities_a_detector_scores_every_entity_the_same(name):
+    train, _, test = (
+        replace(outputs, views=np.stack([outputs.features, outputs.features**2], axis=1))
+        for outputs in tagged_sentences(n_train=60, n_validation=60, n_test=80)
+    )
+    detector = DETECTORS[name]().fit(train)
+    rows = SetRows(name="x", role="in", rows=[TaggedRow(("a",), ("O",))] * 80, labeled=True)
+
+    found, expected = (
+        detection_answers(test, word_scores(detector, test, entity_words=few), rows).confidence for few in (True, False)
+    )
+
+    assert len(found) > 20
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_other_methods_and_texts_are_asked_of_every_row(tagged):

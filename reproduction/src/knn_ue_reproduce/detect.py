@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.detection import DETECTORS
+from knn_ue.detection import DETECTORS, Detector
 from knn_ue.entities import TagSet, find_entities
 from knn_ue.familiarity import span_means
 from knn_ue.types import Outputs
@@ -31,7 +31,9 @@ def detection_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Con
         detector = DETECTORS[variant.method]().fit(runner.outputs(variant, seed, "train"))
         for part, rows in runner.sets_of(variant).items():
             outputs = runner.outputs(variant, seed, part)
-            answers = detection_answers(outputs, detector.score(outputs), rows)
+            answers = detection_answers(
+                outputs, word_scores(detector, outputs, entity_words=runner.scale.entity_words), rows
+            )
             measured: dict[str, float] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.group)}
             if inside is not None and rows.role in ("out", "outside"):
                 measured |= detection_of(inside, answers)
@@ -41,6 +43,18 @@ def detection_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Con
     runner.store.write_answers(name, kept)
     content["seconds"] = time.perf_counter() - began
     return runner.store.write(name, content)
+
+
+def word_scores(detector: Detector, outputs: Outputs, *, entity_words: bool) -> FloatArray:
+    """Return the score of each row; with `entity_words` in tagging only of words that are read, of entities."""
+    if not (entity_words and outputs.groups is not None):
+        return detector.score(outputs)
+    assert outputs.class_names is not None
+    rows = np.flatnonzero(np.array(outputs.class_names)[outputs.predicted] != "O")
+    scores = np.zeros(len(outputs))
+    if len(rows):
+        scores[rows] = detector.score(outputs.take(rows))
+    return scores
 
 
 def detection_answers(outputs: Outputs, scores: FloatArray, rows: SetRows) -> Answers:

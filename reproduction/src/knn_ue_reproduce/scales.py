@@ -31,7 +31,7 @@ class Scale:
     are added in the same order on every machine; None leaves it alone. `timed_rows` are timed `repeats` times.
     Methods that train a model of their own, mc-dropout, and other ways to search are measured with the first
     `trained_seeds` seeds, all where it is None. With `views` outputs also hold what familiarity looks at. With
-    `entity_words` dac, which searches every layer, is asked only of words that are tagged as entities.
+    `entity_words` methods that search, and detectors, are asked only of words that are tagged as entities.
     """
 
     name: ScaleName

@@ -71,10 +71,12 @@ def said(
 ) -> tuple[FloatArray | None, Prediction]:
     """Return the weight of each row where the method has one, and what it says of all rows.
 
-    With `entity_words` a method that searches several stores, the longest of all in tagging, is asked only of words
-    that the model tags as part of an entity. No score reads what it says of others, and they keep the softmax.
+    With `entity_words` a method that searches, the longest work of all in tagging, is asked only of words that the
+    model tags as part of an entity. No score reads what it says of others, and they keep the softmax. A method that
+    reads whole entities does so by itself.
     """
-    if not (entity_words and calibrator.many_stores and outputs.groups is not None):
+    alone = calibrator.searches and not calibrator.reads_entities
+    if not (entity_words and alone and outputs.groups is not None):
         found = calibrator.search(outputs)  # once, for the weight and the probabilities
         return calibrator.weight(outputs, found=found), calibrator.predict(outputs, found=found)
     rows = np.flatnonzero(np.array(outputs.class_names)[outputs.predicted] != "O")
