@@ -16,6 +16,7 @@ import argparse
 import gzip
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +29,8 @@ from entity_variants import Variants, rounded
 from knn_ue.calibrators import KnnUE, KnnUEEntity, LogitScaling, SoftmaxResponse
 from knn_ue.data.splits import half_of
 from knn_ue.demo.minilm import model_folder
-from knn_ue.entities import all_right, find_entities
-from knn_ue.entities.missed import hidden_words
+from knn_ue.entities import Spans, all_right, find_entities
+from knn_ue.entities.missed import MissedSpan, hidden_words
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.rows import labeled_examples
@@ -179,18 +180,29 @@ def reading_of(calibrator: KnnUEEntity, outputs: Outputs) -> dict[str, Any]:
     reading = calibrator.read(outputs)
     gold = find_entities(outputs, outputs.require_labels("the benchmark"))
     raw = np.multiply.reduceat(np.exp(log_top(outputs)), reading.spans.starts)
-    hidden = hidden_words(reading.spans, gold)
-    hits = [bool(hidden[x.first : x.last + 1].any()) for x in reading.missed]
-    hidden_entities = int((gold.lowest(hidden.astype(float)) > 0).sum())
-    warned = reading.spans.touching(np.zeros(len(reading.spans), dtype=bool))
-    for x in reading.missed:
-        warned[x.first : x.last + 1] = True
-    caught = int(((-gold.lowest(-(hidden & warned).astype(float))) > 0).sum())
     return {
         "sentence_scores": rounded(reading.sentence_scores),
         "sentence_raw": rounded(raw),
         "sentence_right": all_right(reading.spans, gold).astype(int).tolist(),
-        "warnings": {"n": len(hits), "right": sum(hits), "missed": hidden_entities, "caught": caught},
+        "warnings": warnings_of(reading.missed, reading.spans, gold),
+    }
+
+
+def warnings_of(missed: Iterable[MissedSpan], predicted: Spans, gold: Spans) -> dict[str, int]:
+    """Return how many warnings there are, how many are right, and how many missed entities exist and are found.
+
+    A gold entity is missed if no predicted one touches it. It is found if a warning does, which is then right.
+    """
+    hidden = hidden_words(predicted, gold)
+    hits, warned = [], np.zeros(len(hidden), dtype=bool)
+    for x in missed:
+        hits.append(bool(hidden[x.first : x.last + 1].any()))
+        warned[x.first : x.last + 1] = True
+    return {
+        "n": len(hits),
+        "right": sum(hits),
+        "missed": int((gold.lowest(hidden.astype(float)) > 0).sum()),
+        "caught": int((-gold.lowest(-(hidden & warned).astype(float)) > 0).sum()),
     }
 
 

@@ -3,7 +3,7 @@
     python benchmarks/entity_case.py --data DIR --work DIR [--cells wikineural-0 btc-0 ...] [--json FILE]
 
 The folders, models and sets are those of `benchmarks/entities.py`; outputs that it kept are used again. "Without" is
-the same method, fitted on the same sentences without their words. "The rest" of the words is what is not searched.
+the same method, fitted on the same sentences without their words. Missed entities: `benchmarks/entity_warnings.py`.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from entities import INDEX, SETS, Encoder, drawn, kept, parser_of, read, reading_of, training_rows
+from entities import INDEX, SETS, Encoder, drawn, kept, parser_of, read, training_rows
 from entity_choices import N_STRANGE, PLAIN, measured
 from entity_shifts import SHIFTS, shifted
 from knn_ue import metrics
@@ -84,7 +84,7 @@ class Cell:
         return found
 
     def transfers(self) -> dict[str, dict[str, Any]]:
-        """Score both fits on every set, entities and warnings, and the words as well."""
+        """Score the entities of both fits on every set, and the words as well."""
         found = {}
         for set_name, source in SETS.items():
             outputs = self.encoder.outputs(set_name, drawn(read(self.arguments.data, source), self.arguments.rows))
@@ -93,14 +93,7 @@ class Cell:
             for name, calibrator in self.fitted.items():
                 reading = calibrator.read(outputs)
                 ece, e_aurc, _ = measured(reading.scores[asked], correct[asked])
-                warned = reading_of(calibrator, outputs)["warnings"]
-                of_place[name] = {
-                    "ece": ece,
-                    "e_aurc": e_aurc,
-                    "warnings": warned["n"],
-                    "warnings_right": round(100 * warned["right"] / max(1, warned["n"]), 1),
-                    "missed_caught": round(100 * warned["caught"] / max(1, warned["missed"]), 1),
-                }
+                of_place[name] = {"ece": ece, "e_aurc": e_aurc}
             found[f"{self.domain} > {set_name}"] = of_place
             print(f"{self.name} {set_name}", flush=True)
         return found
@@ -150,7 +143,7 @@ def choices_table(found: dict[str, Any]) -> list[str]:
 
 def transfers_table(found: dict[str, Any]) -> list[str]:
     """Return both fits on every set, each a mean over seeds (and their deviation where there are several)."""
-    heads = {"ece": "ECE %", "e_aurc": "E-AURC ×1000", "warnings_right": "warnings right %", "missed_caught": "found %"}
+    heads = {"ece": "ECE %", "e_aurc": "E-AURC ×1000"}
     columns = [f"{head} {kind}" for head in heads.values() for kind in ("without", "with")]
     lines = [row(["", "seeds", *columns]), f"|---|--:|{'--:|' * len(columns)}"]
     places = list(dict.fromkeys(place for cell in found.values() for place in cell["transfers"]))

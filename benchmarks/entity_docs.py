@@ -22,6 +22,7 @@ ABROAD = [place for place in PLACES if place.split(" > ")[0] != place.split(" > 
 # Sets whose gold tags have every type the model knows: only there is a whole sentence right or wrong.
 WHOLE = [place for place in PLACES if place.startswith("btc") or not place.endswith(("> web", "> btc"))]
 MARK = 2 / 3
+PLAIN = "plain"
 
 Found = dict[str, Any]
 
@@ -30,20 +31,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "entities.json")
     parser.add_argument("--choices", type=Path, default=ROOT / "benchmarks" / "entity_choices.json")
+    parser.add_argument("--warnings", type=Path, default=ROOT / "benchmarks" / "entity_warnings.json")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "entity_results.md")
     arguments = parser.parse_args()
     found = json.loads(arguments.results.read_text())
     tables: dict[str, Callable[[], list[str]]] = {
         "transfers": lambda: transfers(found),
-        "before": lambda: before_and_now(found),
-        "ranking": lambda: ranking(found),
-        "methods": lambda: methods(found),
         "overall": lambda: overall(found),
         "fewer": lambda: fewer(found),
         "ingredients": lambda: by_place(found, "variants", "all seven"),
         "sizes": lambda: by_place(found, "sizes", "as above"),
         "sentences": lambda: sentences(found),
         "choices": lambda: choices(json.loads(arguments.choices.read_text())),
+        "thresholds": lambda: thresholds(json.loads(arguments.warnings.read_text())),
+        "warnings": lambda: warnings(json.loads(arguments.warnings.read_text())),
     }
     text = arguments.page.read_text(encoding="utf-8")
     for name, make in tables.items():
@@ -92,55 +93,10 @@ def best_product(numbers: Found) -> dict[str, float]:
     return {key: min(values[key][0] for values in products) for key in ("ece", "e_aurc")}
 
 
-def before_and_now(found: Found) -> list[str]:
-    """Return the former design beside today's."""
-    lines = ["| | ECE % before | now | E-AURC ×1000 before | now |", "|---|--:|--:|--:|--:|"]
-    for place in (place for place in PLACES if place in found):
-        was, now = found[place]["variants"]["before"], found[place]["methods"][OURS]
-        pairs = [spread(which[key], digits) for key, digits in (("ece", 1), ("e_aurc", 0)) for which in (was, now)]
-        lines.append(row([place, *pairs]))
-    return lines
-
-
-def ranking(found: Found) -> list[str]:
-    """Return the other metrics: ours and, of all others, the best by that metric."""
-    keys = {"auroc": ("AUROC %", max), "brier": ("Brier ×100", min), "f1_at_80": ("F1 % at 80 % coverage", max)}
-    heads = [f"{title}: {which}" for title, _ in keys.values() for which in ("best other", "ours")]
-    lines = [row(["", *heads]), f"|---|{'--:|' * len(heads)}"]
-    for place in (place for place in PLACES if place in found):
-        line = [place]
-        for key, (_, better) in keys.items():
-            out = {OURS, *found[place]["unlearned"]}
-            others = [values[key] for name, values in found[place]["methods"].items() if name.split(", ")[0] not in out]
-            ours, best = found[place]["methods"][OURS][key], better(others, key=lambda pair: pair[0])
-            cells = [spread(best, 1), spread(ours, 1)]
-            winner = int(better(ours[0], best[0]) == ours[0])
-            cells[winner] = f"**{cells[winner]}**"
-            line += cells
-        lines.append(row(line))
-    return lines
-
-
-def methods(found: Found) -> list[str]:
-    """Return every method with its best aggregate on each set: ECE / E-AURC, means over seeds."""
-    places = [place for place in PLACES if place in found]
-    names = dict.fromkeys(label.split(", ")[0] for place in places for label in found[place]["methods"])
-    lines = [row(["", *places]), f"|---|{'--:|' * len(places)}"]
-    for name in names:
-        cells = []
-        for place in places:
-            mine = [values for label, values in found[place]["methods"].items() if label.split(", ")[0] == name]
-            least = [min((values[key][0] for values in mine), default=None) for key in ("ece", "e_aurc")]
-            failed = found[place]["unlearned"].get(name)
-            remark = "" if failed is None else f" (F1 {failed:.0f})"
-            cells.append("–" if least[0] is None else f"{least[0]:.1f} / {least[1]:.0f}{remark}")
-        lines.append(row([name, *cells]))
-    return lines
-
-
 def overall(found: Found) -> list[str]:
     """Return every method with one way over words for all sets, the one of the least mean ECE out of domain."""
     places = [place for place in ABROAD if place in found]
+    inside = [place for place in PLACES if place in found and place not in ABROAD]
     failed = {name for place in places for name in found[place]["unlearned"]}
     table: dict[str, tuple[str, list[str]]] = {}
     least: dict[str, float] = {}
@@ -151,12 +107,11 @@ def overall(found: Found) -> list[str]:
         ece, e_aurc = ([found[place]["methods"][label][key][0] for place in places] for key in ("ece", "e_aurc"))
         if statistics.mean(ece) < least.get(name, float("inf")):
             least[name] = statistics.mean(ece)
-            home = [
-                found[place]["methods"][label]["ece"][0] for place in PLACES if place in found and place not in ABROAD
-            ]
+            home = [found[place]["methods"][label]["ece"][0] for place in inside]
             numbers = [f"{statistics.mean(ece):.1f}", f"{min(ece):.1f}", f"{max(ece):.1f}"]
             table[name] = label, [*numbers, f"{statistics.mean(e_aurc):.0f}", " / ".join(f"{x:.1f}" for x in home)]
-    heads = ["ECE %, mean", "least", "most", "E-AURC ×1000, mean", "ECE % in domain (wikineural / btc)"]
+    domains = " / ".join(place.split(" > ")[0] for place in inside)
+    heads = ["ECE %, mean", "least", "most", "E-AURC ×1000, mean", f"ECE % in domain ({domains})"]
     lines = [row(["", *heads]), f"|---|{'--:|' * len(heads)}"]
     return lines + [row([table[name][0], *table[name][1]]) for name in sorted(least, key=least.__getitem__)]
 
@@ -164,7 +119,7 @@ def overall(found: Found) -> list[str]:
 def fewer(found: Found) -> list[str]:
     """Return slow methods, which were run on fewer sentences, and ours on the same ones."""
     names = list(dict.fromkeys(name for place in PLACES if place in found for name in found[place]["fewer"]))
-    first = {name: next(found[p]["fewer"][name] for p in PLACES if name in found[p]["fewer"]) for name in names}
+    first = {name: next(x["fewer"][name] for x in found.values() if name in x["fewer"]) for name in names}
     heads = [
         f"{name}, {first[name]['n_sentences']} sentences, {first[name]['seeds']} seeds: {title}"
         for name in names
@@ -195,21 +150,18 @@ def by_place(found: Found, part: str, own: str) -> list[str]:
 
 
 def sentences(found: Found) -> list[str]:
-    """Return how honest the scores of sentences are, and how useful the warnings."""
+    """Return how honest the scores of sentences are."""
     heads = {
         "share_right": "all right %",
         "raw_ece": "ECE %, product of all words",
         "ours_ece": "ECE %, ours",
         "raw_auroc": "AUROC %, product",
         "ours_auroc": "AUROC %, ours",
-        "warnings": "warnings",
-        "warnings_right": "of these right %",
-        "missed_caught": "missed ones found %",
     }
     lines = [row(["", *heads.values()]), f"|---|{'--:|' * len(heads)}"]
     for place in (place for place in WHOLE if place in found):
         numbers = found[place]["sentences"]
-        lines.append(row([place, *(spread(numbers[key], 0 if key == "warnings" else 1) for key in heads)]))
+        lines.append(row([place, *(spread(numbers[key], 1) for key in heads)]))
     return lines
 
 
@@ -227,6 +179,55 @@ def choices(found: Found) -> list[str]:
                 line.append("{:.1f} / {:.0f} / {:.3f}".format(*means))
         lines.append(row([f"**{part}**" for part in line] if name.startswith("chosen:") else line))
     return lines
+
+
+def thresholds(found: Found) -> list[str]:
+    """Return the share of right warnings and of missed entities found, mean over seeds and styles."""
+    domains = list(dict.fromkeys(cell.rsplit("-", 1)[0] for cell in found))
+    heads = [f"{domain}, {kind}" for domain in domains for kind in ("plain", "perturbed")]
+    lines = [row(["warnings right % / found %", *heads]), f"|---|{'--:|' * len(heads)}"]
+    for name in next(iter(found.values()))["choices"][PLAIN]:
+        cells = []
+        for domain in domains:
+            own = [cell["choices"] for key, cell in found.items() if key.startswith(f"{domain}-")]
+            for plain in (True, False):
+                numbers = [rates(x[name]) for one in own for style, x in one.items() if (style == PLAIN) == plain]
+                cells.append(" / ".join(f"{statistics.mean(column):.0f}" for column in zip(*numbers, strict=True)))
+        lines.append(row([f"{name} case" if name == "without" else f"with case, from {name} on", *cells]))
+    return lines
+
+
+def warnings(found: Found) -> list[str]:
+    """Return both fits on every set, mean ± deviation over seeds, and the means over transfers of each model."""
+    columns = [f"{head} {kind}" for head in ("warnings right %", "found %") for kind in ("without", "with")]
+    lines = [row(["", "seeds", *columns, "found, ratio"]), f"|---|--:|{'--:|' * (len(columns) + 1)}"]
+    places = list(dict.fromkeys(place for cell in found.values() for place in cell["transfers"]))
+    means: dict[str, list[list[float]]] = {}
+    for place in places:
+        own = [cell["transfers"][place] for cell in found.values() if place in cell["transfers"]]
+        values = [[rates(one[kind])[which] for one in own] for which in (0, 1) for kind in ("without", "with")]
+        lines.append(row([place, str(len(own)), *map(deviating, values), ratio([statistics.mean(x) for x in values])]))
+        domain, set_name = place.split(" > ")
+        if domain != set_name:
+            for mean in (f"{domain}, mean of transfers", "mean of all transfers"):
+                means.setdefault(mean, []).append([statistics.mean(x) for x in values])
+    for name in sorted(means, key=lambda name: name.startswith("mean")):
+        total = [statistics.mean(column) for column in zip(*means[name], strict=True)]
+        lines.append(row([f"**{name}**", "", *(f"{x:.1f}" for x in total), ratio(total)]))
+    return lines
+
+
+def rates(counts: dict[str, int]) -> tuple[float, float]:
+    return 100 * counts["right"] / max(1, counts["n"]), 100 * counts["caught"] / max(1, counts["missed"])
+
+
+def ratio(values: list[float]) -> str:
+    return f"{values[3] / values[2]:.1f}" if values[2] else "–"
+
+
+def deviating(values: list[float]) -> str:
+    mean = f"{statistics.mean(values):.1f}"
+    return f"{mean} ± {statistics.stdev(values):.1f}" if len(values) > 1 else mean
 
 
 def met(numbers: Found, best: dict[str, float]) -> bool:

@@ -197,6 +197,27 @@ def word_case(sentence):
     return found
 
 
+def standing_out(sentence):
+    """(capitals are meant in its sentence, stands out) of each word of one sentence, from the definitions."""
+    kinds = []
+    for i, word in enumerate(sentence):
+        handle = word[0] in "@#" or (i > 0 and sentence[i - 1] in ("@", "#"))
+        wordlike = any(letter.isalpha() for letter in word) and not handle
+        opens = wordlike and not any(kind != "none" for kind in kinds)
+        if not wordlike:
+            kinds.append("none")
+        elif word == "I" or word.startswith(("I'", "I’")):
+            kinds.append("pronoun")
+        elif not word[0].isupper():
+            kinds.append("lower" if word[0].islower() else "neither")
+        else:
+            kinds.append("opening" if opens or sentence[i - 1] in (".", "!", "?") else "inside")
+    n_lower, n_inside = kinds.count("lower"), kinds.count("inside")
+    sparing = n_lower > 0 and n_lower >= n_inside and ("opening" in kinds or n_inside > 0)
+    meant = sparing or word_case(sentence)[0][0]
+    return [(meant, meant and kind == "inside") for kind in kinds]
+
+
 def entity_evidence(logits, class_names, sentences, entities, nearest, labels, usual_distance, usual_beside):
     """The seven ingredients of each entity (sentence, type, first, last), from the definitions, word by word."""
 

@@ -12,7 +12,26 @@ from knn_ue.types import Outputs
 
 NAMES = ("O", "B-PER", "I-PER")
 WORDS = st.sampled_from(
-    ["Oslo", "oslo", "the", "The", "@", "#", "#Oslo", "ana", "1811", ",", "I", '"', "iPhone", "ÉCOLE", "é"]
+    [
+        "Oslo",
+        "oslo",
+        "the",
+        "The",
+        "@",
+        "#",
+        "#Oslo",
+        "ana",
+        "1811",
+        ",",
+        ".",
+        "?",
+        "I",
+        "I'm",
+        '"',
+        "iPhone",
+        "ÉCOLE",
+        "é",
+    ]
 )
 
 
@@ -38,6 +57,32 @@ def test_the_case_of_words_equals_that_of_loops(sentences):
     expected = [row for sentence in sentences for row in reference.word_case(sentence)]
     found = np.column_stack([case.telling, case.small, case.capital])
     np.testing.assert_array_equal(found, np.array(expected))
+    expected = [row for sentence in sentences for row in reference.standing_out(sentence)]
+    np.testing.assert_array_equal(np.column_stack([case.meant, case.stands_out]), np.array(expected))
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        ("In Oslo it rains", "Oslo"),
+        ("it rains in Oslo", "Oslo"),  # careless, but whoever wrote it used a capital
+        ("it rains in oslo", None),  # no capital at all: they say nothing
+        ("Rain in oslo", ""),
+        ("IN OSLO IT RAINS", None),
+        ("Rain Hits Oslo in June", "Hits Oslo June"),  # usual case: a list of names looks like this, too
+        ("rain Hits Oslo in June", None),
+        ("it rains , I think", None),
+        ("it rains , I think , in Oslo", "Oslo"),
+        ("@ Ana it rains in Oslo", "Oslo"),
+        ("it rains . Again in Oslo", "Oslo"),
+        ("1811 , 1812", None),
+    ],
+)
+def test_words_stand_out_where_capitals_are_meant(words, chosen):
+    case = WordCase.of(words.split(), [0])
+
+    assert case.meant.any() == case.meant.all() == (chosen is not None)
+    assert " ".join(np.array(words.split())[case.stands_out]) == (chosen or "")
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,10 @@ def test_hostile_arrays_are_refused(folder, arrays):
         (("entities", "entity"), "scale", [1e-320] * 7),
         (("entities", "missed", "any_case"), "center", None),
         (("entities", "missed"), "any_case", None),
+        (("entities", "missed"), "warn_from", 0.0),
+        (("entities", "missed"), "warn_from", 2),
+        (("entities", "missed"), "warn_from", float("nan")),
+        (("entities", "missed"), "warn_from", "0.2"),
     ],
 )
 def test_a_hostile_value_of_the_entity_model_is_refused(saved, tmp_path, place, key, value):

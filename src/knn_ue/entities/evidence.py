@@ -36,22 +36,28 @@ _LARGEST_LOG_ODDS = 12.0
 # Nearer than a third of the usual distance is near enough; twenty times as far is as far as it gets.
 _LOG_DISTANCE_RANGE = (-1.0, 3.0)
 _HANDLE_MARKS = ("@", "#")
+_STOPS = frozenset(".!?")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WordCase:
     """Which of n words are `small` (they start in lower case, and are no handle or topic) and which `capital`.
 
-    Only a sentence of usual case says anything: its first word with a letter is capitalized, and some word is not. In
-    headlines, shouting and careless writing capitals mean little. So both are False outside such sentences, whose words
-    are `telling`. The first word with a letter is no
-    `capital`: it is one in every sentence. A `mark` is a bare "@" or "#": what follows is the rest of a handle.
+    Both are False outside sentences of usual case, whose words are `telling`: the first word with a letter is
+    capitalized, and some word is not. That first word is no `capital`: it is one in every sentence. A `mark` is a bare
+    "@" or "#": what follows is the rest of a handle.
+
+    Missed entities are looked for wherever capitals are `meant`: in sentences of usual case, and in careless ones where
+    they are sparing, that is, some word has one and at least as many have none. There a capitalized word `stands_out`
+    unless it begins a sentence, is a handle or is "I". In shouting and in writing without capitals they mean little.
     """
 
     telling: BoolArray
     small: BoolArray
     capital: BoolArray
     mark: BoolArray
+    meant: BoolArray
+    stands_out: BoolArray
 
     @classmethod
     def of(cls, words: Sequence[str], starts: Sequence[int]) -> "WordCase":
@@ -60,7 +66,7 @@ class WordCase:
         >>> WordCase.of(["The", "bank", "of", "Oslo", ",", "@", "ana"], [0]).small
         array([False,  True,  True, False, False, False, False])
         """
-        telling, small, capital = np.zeros((3, len(words)), dtype=bool)
+        telling, small, capital, meant, stands_out = np.zeros((5, len(words)), dtype=bool)
         for start, stop in zip(starts, [*starts[1:], len(words)], strict=True):
             sentence = words[start:stop]
             letters = [place for place, word in enumerate(sentence) if any(map(str.isalpha, word))]
@@ -69,8 +75,12 @@ class WordCase:
                 for place in letters:
                     small[start + place] = sentence[place][0].islower() and not _is_handle(sentence, place)
                     capital[start + place] = sentence[place][0].isupper() and place > letters[0]
+            inside, is_sparing = _capitals_inside(sentence, letters)
+            if is_sparing or telling[start]:
+                meant[start:stop] = True
+                stands_out[[start + place for place in inside]] = True
         mark = np.array([word in _HANDLE_MARKS for word in words], dtype=bool)
-        return cls(telling=telling, small=small, capital=capital, mark=mark)
+        return cls(telling=telling, small=small, capital=capital, mark=mark, meant=meant, stands_out=stands_out)
 
     def small_end(self, spans: Spans) -> FloatArray:
         """Return 1 (m,) where the first or the last word of an entity is small, else 0."""
@@ -87,6 +97,19 @@ class WordCase:
 def case_of(outputs: Outputs, spans: Spans) -> WordCase | None:
     """Return the case of the words of `outputs`, None where they have no words."""
     return None if outputs.words is None else WordCase.of(outputs.words, spans.starts.tolist())
+
+
+def _capitals_inside(sentence: Sequence[str], letters: Sequence[int]) -> tuple[list[int], bool]:
+    """Return where a capital does not follow from a rule of spelling, and whether capitals are sparing."""
+    asked = [place for place in letters if not _is_handle(sentence, place)]
+    upper = [place for place in asked if sentence[place][0].isupper() and not _is_pronoun(sentence[place])]
+    inside = [place for place in upper if place > asked[0] and sentence[place - 1] not in _STOPS]
+    n_lower = sum(sentence[place][0].islower() for place in asked)
+    return inside, bool(upper) and n_lower >= max(1, len(inside))
+
+
+def _is_pronoun(word: str) -> bool:
+    return word == "I" or word[:2] in ("I'", "I’")
 
 
 def _is_handle(sentence: Sequence[str], place: int) -> bool:

@@ -89,7 +89,7 @@ class EntityModel:
             hidden=hidden,
             none_missed=none_missed,
             sentence_scores=np.minimum(np.exp(columns @ np.array(self.exponents)), least),
-            missed=tuple(find_missed(outputs, spans, tags, hidden, self.missed.warn_from(len(outputs), case))),
+            missed=tuple(find_missed(outputs, spans, tags, hidden, self.missed.thresholds(len(outputs), case))),
         )
 
     def columns(self, evidence: EntityEvidence) -> FloatArray:
