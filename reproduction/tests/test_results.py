@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -67,6 +68,13 @@ def test_ours_is_the_mean_over_seeds_of_the_cells(reproduction, results):
     assert number.n_seeds == len(known)
     if known:
         assert number.mean == pytest.approx(sum(known) / len(known))
+
+
+def test_a_page_of_an_unfinished_run_begins_with_that(results):
+    finished = replace(results, summary=replace(results.summary, missing=()))
+
+    assert "In progress: some cells are not measured yet" in to_markdown(results)[:200]
+    assert "In progress" not in to_markdown(finished)
 
 
 def test_the_published_number_stands_beside_ours(results):

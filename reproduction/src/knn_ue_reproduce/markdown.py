@@ -11,7 +11,11 @@ from knn_ue_reproduce.tables import FilledTable
 
 def to_markdown(results: Results, name: str = "results") -> str:
     """Return the page; its pictures are files beside it, as `picture_file` names them after the page's own `name`."""
-    lines = ["# Results", "", *_first_page(results, name)]
+    scale = results.facts.get("scale")
+    lines = [f"# Results, {scale} scale" if scale else "# Results", ""]
+    if results.summary.missing:
+        lines += ["*In progress: some cells are not measured yet. They are listed at the end.*", ""]
+    lines += _first_page(results, name)
     lines += ["## The paper's claims", "", f"**{len(results.verdicts)} claims: {counted(results.verdicts)}.**", ""]
     lines += [ABOUT, "", *_overview(results), ""]
     for filled in results.tables:
