@@ -92,7 +92,7 @@ def sample(
         str, typer.Option(metavar="S", help="random, or stratified (by score, with weights that correct for it).")
     ] = "random",
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="jsonl or label-studio.")] = "jsonl",
-    seed: Annotated[int, typer.Option(help="Random seed of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed of the draw.")] = 0,
     device: Device = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,

@@ -101,9 +101,11 @@ def _picture_file(path: Path | None) -> Path | None:
 @index_app.command()
 def tune(
     ue: Ue,
-    tolerance: Annotated[float, typer.Option(min=0, help="Allowed rise of the log-loss, in percent.")] = 0.1,
+    tolerance: Annotated[
+        float, typer.Option(min=0, metavar="P", help="Allowed rise of the log-loss, in percent.")
+    ] = 0.1,
     max_mb: Annotated[
-        float | None, typer.Option(callback=_megabytes, help="Maximum size of the index, in megabytes.")
+        float | None, typer.Option(metavar="MB", callback=_megabytes, help="Maximum size of the index, in megabytes.")
     ] = None,
     thorough: Annotated[bool, typer.Option("--thorough", help="Try every candidate index.")] = False,
     picture: Annotated[
