@@ -179,7 +179,7 @@ def train(
         for candidate in result.candidates:
             say("tried " + ", ".join(f"{name} {value:.4g}" for name, value in candidate.items()))
     fitted_with = recommended_method(method, task_name(task))
-    named = [part for key, column in columns.items() for part in (f"--{key}-column", column)]
+    named = [part for key, column in columns.items() for part in (f"--{key}-column", str(column))]
     files = ["--train", train_rows, "--validation", validation, "--out", "ue", "--method", fitted_with]
     say("next: " + shlex.join(["knn-ue", "fit", str(out), *files, *named]))
 

@@ -147,8 +147,8 @@ class UncertaintyPipeline(Adjustable):
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
 
-        `method` is a name of docs/methods.md. `n_neighbors` nearest examples are searched with `index`: "auto", "exact",
-        a faiss factory string or `IndexOptions`.
+        `method` is a name of docs/methods.md. The `n_neighbors` nearest examples are searched with `index`: "auto",
+        "exact", a faiss factory string or `IndexOptions`.
 
         `store` is where the examples are stored, an address such as "milvus://host:19530/name" (see
         `knn_ue.stores.registry`); by default in the UE folder. At an address, the store chooses its own index.
@@ -157,7 +157,7 @@ class UncertaintyPipeline(Adjustable):
 
         Validation rows that are also training rows are refused unless `allow_leakage`.
 
-        Training and validation rows may also be `Outputs` of this pipeline, so that several methods share one encoding of the rows;
+        Training and validation rows may also be `Outputs` of this pipeline, so that several methods share them;
         mc-dropout needs outputs of a pipeline with `passes`, and mdsn of one with `pooling="pooled"`.
         `columns` gives the names of columns that differ from ours (text="review", label="stars").
         `progress=True` shows bars in a notebook, one line in a terminal, and one line per minute in a log; a function
