@@ -2,17 +2,21 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knn_ue.cli.options import Device, Ue
+from knn_ue.cli.options import Device, Ue, takes_columns
 from knn_ue.cli.terminal import exit_code
 from knn_ue.errors import InvalidInputError, require
+
+if TYPE_CHECKING:
+    from knn_ue.data.columns import ColumnNames
 
 _TOKEN = "KNN_UE_TOKEN"
 
 
+@takes_columns("text", "premise", "hypothesis", "tokens")
 def serve(
     ue: Ue,
     host: Annotated[
@@ -101,6 +105,8 @@ def serve(
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.", rich_help_panel="Access")
     ] = False,
     device: Device = "auto",
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Serve answers over HTTP, with a page that explains them and learns from corrections.
 
@@ -112,6 +118,7 @@ def serve(
     """
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="knn-ue serve")
+    from knn_ue.data.columns import Columns
     from knn_ue.serving.http.server import serve as run
     from knn_ue.serving.options import ServeOptions
 
@@ -131,6 +138,7 @@ def serve(
         drain_seconds=drain_seconds,
         drift_window=drift_window,
         ask=ask,
+        ask_columns=Columns(**columns),
         keep_recent=keep_recent,
         trust_remote_code=trust_remote_code,
         device=device,

@@ -212,8 +212,8 @@ class UncertaintyPipeline(Adjustable):
     ) -> list[AnyAnswer]:
         """Return an answer for each input; a string, dict, record or tuple is one input, a list holds many.
 
-        So does a DataFrame or a `datasets.Dataset`; `columns` names the ones to read where they are not called as our
-        keys are: `pipe(frame, text="review")`. With `top_k` each answer has the `probabilities` of that many labels.
+        A DataFrame or a `datasets.Dataset` holds many too; name its `columns` where they differ from ours:
+        `pipe(frame, text="review")`. With `top_k` each answer has the `probabilities` of that many labels.
 
         Texts and pairs give `Answer`, tagged sentences `SentenceAnswer`; see `knn_ue.answers` for their fields.
         `to_dict()` is the JSON that the command line and the server give. `neighbors` are the `top` nearest training
