@@ -72,6 +72,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 $(DEMO): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) for the demo: this takes a few minutes the first time."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[demo]"
 	touch $(DEMO)

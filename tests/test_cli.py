@@ -95,6 +95,20 @@ def test_a_paragraph_of_the_help_is_not_torn_where_the_source_ends_its_line():
     assert "so that knn-ue fit --target-risk may choose" in paragraph
 
 
+@pytest.mark.parametrize(
+    "command", [["--help"], ["predict", "--help"], ["index", "info", "--help"], ["spacy", "fit", "-h"]]
+)
+def test_the_help_shows_flags_without_a_type_and_arguments_without_braces(command):
+    shown = run(*command).stdout
+
+    assert "<bool>" not in shown
+    assert "{UE}" not in shown and "{PIPELINE}" not in shown
+
+
+def test_the_help_of_spacy_fit_shows_the_form_of_its_rows_in_full():
+    assert '"entities": [[start, end, type]]' in " ".join(run("spacy", "fit", "--help").stdout.split())
+
+
 def test_without_a_command_the_help_is_shown():
     assert "demo" in run().output
 
@@ -168,7 +182,7 @@ def test_a_folder_that_is_not_there_is_named(command, tmp_path, monkeypatch):
     result = run(*command[:place], "nowhere", *command[place:])
 
     assert result.exit_code == 1
-    assert "nowhere has no meta.json" in result.stderr
+    assert result.stderr == "knn-ue: the folder nowhere does not exist: check the path\n"
 
 
 @pytest.mark.slow

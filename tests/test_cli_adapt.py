@@ -124,3 +124,19 @@ def test_what_label_studio_exports_as_csv_can_be_adapted_to(made, tmp_path):
     result = run("adapt", made[0], "--labeled", exported, "--domain", "exported", "--json")
 
     assert result.exit_code == 0 and json.loads(result.stdout)["n_rows"] == 12
+
+
+def test_sample_adapt_and_index_add_take_columns_of_other_names(made, tmp_path):
+    rows = ROWS[TASKS["text"]](12, start=400)
+    source = tmp_path / "odd.csv"
+    source.write_text("Review Text,Mood?\n" + "".join(f"{row['text']},{row['label']}\n" for row in rows))
+    text, label = ("--text-column", "Review Text"), ("--label-column", "Mood?")
+
+    refused = run("sample", made[0], "--input", source, "--output", tmp_path / "no.jsonl")
+    drawn = run("sample", made[0], "--input", source, "--output", tmp_path / "to_label.jsonl", "--n", 5, *text)
+    adapted = run("adapt", made[0], "--labeled", source, "--domain", "odd", *text, *label)
+    added = run("index", "add", made[0], "--input", source, *text, *label)
+
+    assert "--text-column NAME" in refused.stderr
+    assert (drawn.exit_code, adapted.exit_code, added.exit_code) == (0, 0, 0)
+    assert len(read_lines(tmp_path / "to_label.jsonl")) == 5

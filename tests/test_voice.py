@@ -15,6 +15,7 @@ CODE = sorted(p for folder in SOURCES for kind in ("py", "js", "html") for p in 
 BANNED = {
     r"texts a step|words a step|rows a step": "batch size",
     r"at most so many": "maximum number of",
+    r"a line a (minute|row|text)|\bifever\b": "one line per minute, whenever",
     r"a column a method|one row an example|one line an answer": "per row, per class, for each",
     r"(fit|fitted|made|chosen|drawn|built|trained) anew|\banew\b": "refit, rebuild, again",
     r"told apart|told from\b": "OOD detection",

@@ -133,7 +133,7 @@ class Familiarity(Shown):
         self.false_alarm_rate = false_alarm_rate
 
     def facts(self) -> dict[str, object]:
-        """Return what a reader should know of it, by name."""
+        """Return a summary, by name."""
         facts: dict[str, object] = {"false_alarm_rate": self.false_alarm_rate}
         if not hasattr(self, "reference_"):
             return facts | {"fitted": "no: call fit(validation)"}

@@ -40,8 +40,8 @@ class Outputs(Shown):
     layer; `views` (n, views, k), what familiarity looks at; `groups` (n,), the sentence of each word;
     `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second";
     `words`, those of tagged sentences as they are written, for models that do not see capital letters: they are
-    evidence for entities; `decoded` (n,) class numbers, where the model decides on something else than the highest
-    logit, as a parser does. Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or tensors of any
+    evidence for entities; `decoded` (n,) class numbers, where the prediction is not the highest logit, as in a
+    parser. Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or tensors of any
     framework.
 
     >>> outputs = Outputs(features=[[0.0, 1.0]], logits=[[2.0, -1.0]], labels=[0])

@@ -58,9 +58,12 @@ def test_a_broken_record_is_an_error_at_its_first_line(write, broken: str, line:
     [
         (
             "great film,1",
-            "must name the columns text, label, separated by commas; missing: text, label, got 'great film,1'",
+            "the header has no column text or label \\(columns are separated by commas\\), got 'great film,1'",
         ),
-        ("review;label", "separated by semicolons; missing: text, got 'review;label': .* name them: text='review'"),
+        (
+            "review;label",
+            "no column text \\(columns are separated by semicolons\\), got 'review;label': .* name them: text='review'",
+        ),
         ("text,label,text", "the header must name text once"),
     ],
 )

@@ -1,9 +1,12 @@
 """Features of any framework and layout are accepted, never changed, and copied only where they must be."""
 
+import sys
+
 import numpy as np
 import pytest
 
-from knn_ue.stores import Datastore, IndexOptions
+from knn_ue.errors import MissingExtraError
+from knn_ue.stores import Datastore, IndexOptions, open_store
 
 
 class FakeTensor:
@@ -110,3 +113,10 @@ def test_numpy_integers_serve_as_options_and_as_the_number_of_neighbors(tmp_path
     assert store.options == IndexOptions(factory="IVF4,Flat", n_probe=4, refine_factor=2)
     assert (store.search(features[:3], np.int8(125)).ids >= 0).all()
     assert (store.reindexed("exact").search(features[:3], np.int8(125)).ids >= 0).all()
+
+
+def test_a_store_on_milvus_without_its_client_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymilvus", None)
+
+    with pytest.raises(MissingExtraError, match=r'needs pymilvus\. Install it with: pip install "knn-ue\[milvus\]"$'):
+        open_store("milvus://127.0.0.1:19530/films")

@@ -88,7 +88,7 @@ class Calibrator(Shown, ABC):
     """The log of what scores are scaled by in a domain: of "rows", "entities" and "sentences"; 0 where not named."""
 
     def facts(self) -> dict[str, object]:
-        """Return what a reader should know of it, by name: its stores, and what was fitted."""
+        """Return a summary, by name: its stores, and what was fitted."""
         facts: dict[str, object] = {"method": self.kind}
         if self.searches:
             facts |= {"n_neighbors": self.n_neighbors, **self.stores}

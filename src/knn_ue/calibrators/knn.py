@@ -89,7 +89,7 @@ class KnnUE(OneStoreScaling):
         self.params = params
 
     def facts(self) -> dict[str, object]:
-        """Return what a reader should know of it, by name: its store, and what was fitted."""
+        """Return a summary, by name: its store, and what was fitted."""
         facts = super().facts()
         if facts.pop("typical", None) is not None:
             distance_term, label_term = self.typical_

@@ -2,15 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knn_ue.cli.options import AsJson, Device, Overwrite, Ue
+from knn_ue.cli.options import AsJson, Device, Overwrite, Ue, takes_columns
 from knn_ue.cli.terminal import loading, say
 from knn_ue.errors import InvalidInputError, StorageError
 
+if TYPE_CHECKING:
+    from knn_ue.data.columns import ColumnNames
 
+
+@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
 def adapt(
     ue: Ue,
     labeled: Annotated[
@@ -31,6 +35,8 @@ def adapt(
     undo: Annotated[bool, typer.Option("--undo", help="Remove the domain and its labels.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Recalibrate the scores for a new domain with a few labeled texts of it; predictions do not change.
 
@@ -40,6 +46,7 @@ def adapt(
     Example: [bold]knn-ue adapt ue --labeled labeled.jsonl --domain tweets[/bold], then
     [bold]knn-ue predict ue --domain tweets ...[/bold]
     """
+    from knn_ue.data.columns import Columns
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.domains import adapt_fitted, check_domain_name, forget_domain
     from knn_ue.pipeline.editing import edit, with_same_model
@@ -57,7 +64,7 @@ def adapt(
     check_domain_name(domain)
     with loading(ue):
         pipe = UncertaintyPipeline.load(ue, device=device)
-    examples = labeled_examples(labeled, pipe.task, pipe.class_names, name="labeled")
+    examples = labeled_examples(labeled, pipe.task, pipe.class_names, name="labeled", columns=Columns(**columns))
     outputs = pipe.encoder.encode(examples)
     with_same_model(pipe, ue)
     adaptation = edit(
@@ -83,6 +90,7 @@ def adapt(
         say(f"undo: knn-ue adapt {ue} --domain {domain} --undo")
 
 
+@takes_columns("text", "premise", "hypothesis", "tokens")
 def sample(
     ue: Ue,
     pool: Annotated[str, typer.Option("--input", metavar="POOL", help="Texts of the domain; labels are ignored.")],
@@ -92,10 +100,12 @@ def sample(
         str, typer.Option(metavar="S", help="random, or stratified (by score, with weights that correct for it).")
     ] = "random",
     form: Annotated[str, typer.Option("--format", metavar="FORM", help="jsonl or label-studio.")] = "jsonl",
-    seed: Annotated[int, typer.Option(help="Random seed of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed of the draw.")] = 0,
     device: Device = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Choose which texts of a domain to label for [bold]knn-ue adapt[/bold]; the labels are left empty.
 
@@ -114,7 +124,7 @@ def sample(
         raise StorageError(f"{output} already exists: pass --overwrite or choose another file")
     with loading(ue):
         pipe = UncertaintyPipeline.load(ue, device=device)
-    rows = pipe.sample(pool, n, strategy=strategy, seed=seed)  # type: ignore[arg-type]
+    rows = pipe.sample(pool, n, strategy=strategy, seed=seed, **columns)  # type: ignore[arg-type]
     if form == "jsonl":
         content = "".join(json.dumps(row.to_dict(pipe.task), ensure_ascii=False) + "\n" for row in rows)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from knn_ue.cli.options import AsJson, Device, Ue
+from knn_ue.cli.options import AsJson, Device, Ue, takes_columns
 from knn_ue.cli.terminal import loading, print_table, progress_bars
 from knn_ue.errors import InvalidInputError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from knn_ue.calibrators import Calibrator
+    from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.stores import NeighborStore
     from knn_ue.tuning import Tuning
@@ -101,9 +102,11 @@ def _picture_file(path: Path | None) -> Path | None:
 @index_app.command()
 def tune(
     ue: Ue,
-    tolerance: Annotated[float, typer.Option(min=0, help="Allowed rise of the log-loss, in percent.")] = 0.1,
+    tolerance: Annotated[
+        float, typer.Option(min=0, metavar="P", help="Allowed rise of the log-loss, in percent.")
+    ] = 0.1,
     max_mb: Annotated[
-        float | None, typer.Option(callback=_megabytes, help="Maximum size of the index, in megabytes.")
+        float | None, typer.Option(metavar="MB", callback=_megabytes, help="Maximum size of the index, in megabytes.")
     ] = None,
     thorough: Annotated[bool, typer.Option("--thorough", help="Try every candidate index.")] = False,
     picture: Annotated[
@@ -148,11 +151,14 @@ def tune(
 
 
 @index_app.command()
+@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
 def add(
     ue: Ue,
     input_rows: Annotated[str, typer.Option("--input", metavar="F", help="Labeled texts.")],
     device: Device = "auto",
     as_json: AsJson = False,
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Encode and store labeled texts, all or none. They count from the next answer on.
 
@@ -166,7 +172,7 @@ def add(
         writable(store)  # before the work of encoding
     with loading(ue):
         pipe = UncertaintyPipeline.load(ue, device=device)
-    outputs = _encoded(pipe, input_rows)
+    outputs = _encoded(pipe, input_rows, columns)
 
     def added(calibrator: "Calibrator") -> tuple[list[int], int]:
         return add_rows(calibrator, outputs).tolist(), _n_stored(calibrator.stores.values())
@@ -297,10 +303,11 @@ def _n_stored(stores: "Iterable[NeighborStore]") -> int:
     return len(list(stores)[-1])
 
 
-def _encoded(pipe: "UncertaintyPipeline", input_rows: str) -> "Outputs":
+def _encoded(pipe: "UncertaintyPipeline", input_rows: str, columns: "ColumnNames") -> "Outputs":
+    from knn_ue.data.columns import Columns
     from knn_ue.pipeline.rows import labeled_examples
 
-    examples = labeled_examples(input_rows, pipe.task, pipe.class_names, name="new")
+    examples = labeled_examples(input_rows, pipe.task, pipe.class_names, name="new", columns=Columns(**columns))
     with progress_bars() as progress:
         return pipe.encoder.encode(examples, progress=lambda done, total: progress("encoding", done, total))
 

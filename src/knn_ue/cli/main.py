@@ -5,13 +5,13 @@ import warnings
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from knn_ue.cli.adapt import adapt, sample
 from knn_ue.cli.demo import demo
 from knn_ue.cli.evaluate import evaluate
 from knn_ue.cli.explain import explain
 from knn_ue.cli.fit import fit
+from knn_ue.cli.help import PlainCommand, PlainGroup
 from knn_ue.cli.index import index_app
 from knn_ue.cli.index_move import move
 from knn_ue.cli.plugins import help_of, plugin_commands
@@ -23,7 +23,7 @@ from knn_ue.cli.train import train
 from knn_ue.errors import KnnUeError
 
 
-class _OneSentence(TyperGroup):
+class _OneSentence(PlainGroup):
     """Runs a command; what the library raises on purpose, or the disk says, needs no traceback."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -116,7 +116,10 @@ _PANELS = {
 }
 for panel, commands in _PANELS.items():
     for command in commands:
-        app.command(help=help_of(command), rich_help_panel=panel)(command)
-index_app.command(help=help_of(move))(move)
-app.add_typer(index_app, name="index", rich_help_panel="More")
-app.add_typer(spacy_app, name="spacy", rich_help_panel="More")
+        app.command(help=help_of(command), rich_help_panel=panel, cls=PlainCommand)(command)
+index_app.command()(move)
+for name, group in (("index", index_app), ("spacy", spacy_app)):
+    for registered in group.registered_commands:
+        if registered.callback is not None:
+            registered.help, registered.cls = help_of(registered.callback), PlainCommand
+    app.add_typer(group, name=name, rich_help_panel="More", cls=PlainGroup)

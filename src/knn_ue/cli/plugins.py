@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from knn_ue.cli.help import PlainCommand
 from knn_ue.errors import MissingExtraError
 
 
@@ -57,5 +58,5 @@ def _click(command: Callable[..., Any], text: str, **settings: Any) -> Any:
     """Return the command as click sees it, with the settings of the app."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
     shown = {"help_option_names": ["-h", "--help"], **settings}
-    app.command(help=text, rich_help_panel="More", context_settings=shown)(command)
+    app.command(help=text, rich_help_panel="More", context_settings=shown, cls=PlainCommand)(command)
     return typer.main.get_command(app)

@@ -160,7 +160,9 @@ def predict(
     kept = f" ({n_resumed} from an earlier run)" if n_resumed else ""
     cut = cut_note(pipe.encoder, before=n_cut)
     seconds = time.monotonic() - began
-    typer.echo(f"{output}: {answers.n_lines} answers{kept}, {answers.n_abstained} abstentions{cut}, {seconds:.1f} s")
+    answered = f"{answers.n_lines} answer{'' if answers.n_lines == 1 else 's'}{kept}"
+    abstained = f"{answers.n_abstained} abstention{'' if answers.n_abstained == 1 else 's'}"
+    typer.echo(f"{output}: {answered}, {abstained}{cut}, {seconds:.1f} s")
 
 
 def _continue(

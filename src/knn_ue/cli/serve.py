@@ -2,25 +2,36 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knn_ue.cli.options import Device, Ue
+from knn_ue.cli.options import Device, Ue, takes_columns
 from knn_ue.cli.terminal import exit_code
 from knn_ue.errors import InvalidInputError, require
+
+if TYPE_CHECKING:
+    from knn_ue.data.columns import ColumnNames
 
 _TOKEN = "KNN_UE_TOKEN"
 
 
+@takes_columns("text", "premise", "hypothesis", "tokens")
 def serve(
     ue: Ue,
     host: Annotated[
         str,
-        typer.Option(help="Address to listen on; only loopback is private to this machine.", rich_help_panel="Address"),
+        typer.Option(
+            metavar="HOST",
+            help="Address to listen on; only loopback is private to this machine.",
+            rich_help_panel="Address",
+        ),
     ] = ("127.0.0.1"),
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.", rich_help_panel="Address")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Port to listen on; 0 takes a free one.", rich_help_panel="Address"
+        ),
     ] = 8000,
     token_file: Annotated[
         Path | None,
@@ -42,27 +53,37 @@ def serve(
         bool, typer.Option("--read-only", help="Refuse changes to the stored examples.", rich_help_panel="Access")
     ] = False,
     max_items: Annotated[
-        int, typer.Option(min=1, help="Maximum number of inputs per request.", rich_help_panel="Limits")
+        int, typer.Option(min=1, metavar="N", help="Maximum number of inputs per request.", rich_help_panel="Limits")
     ] = 128,
     max_characters: Annotated[
-        int, typer.Option(min=1, help="Maximum number of characters per input.", rich_help_panel="Limits")
+        int, typer.Option(min=1, metavar="N", help="Maximum number of characters per input.", rich_help_panel="Limits")
     ] = 20_000,
     max_queue: Annotated[
-        int, typer.Option(min=1, help="Maximum number of inputs that wait for the model.", rich_help_panel="Limits")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of inputs that wait for the model.", rich_help_panel="Limits"
+        ),
     ] = 1024,
     max_wait: Annotated[
-        float, typer.Option(min=0.1, help="Maximum wait for the model, in seconds.", rich_help_panel="Limits")
+        float,
+        typer.Option(min=0.1, metavar="S", help="Maximum wait for the model, in seconds.", rich_help_panel="Limits"),
     ] = 30.0,
-    batch_items: Annotated[int, typer.Option(min=1, help="Batch size.", rich_help_panel="Batching")] = 64,
+    batch_items: Annotated[int, typer.Option(min=1, metavar="N", help="Batch size.", rich_help_panel="Batching")] = 64,
     batch_wait: Annotated[
-        float, typer.Option(min=0, help="Maximum wait to fill a batch, in milliseconds.", rich_help_panel="Batching")
+        float,
+        typer.Option(
+            min=0, metavar="MS", help="Maximum wait to fill a batch, in milliseconds.", rich_help_panel="Batching"
+        ),
     ] = 2.0,
     drain_seconds: Annotated[
-        float, typer.Option(min=0, help="Seconds that SIGTERM lets requests finish.", rich_help_panel="Limits")
+        float,
+        typer.Option(min=0, metavar="S", help="Seconds that SIGTERM lets requests finish.", rich_help_panel="Limits"),
     ] = 30.0,
     drift_window: Annotated[
         int,
-        typer.Option(min=50, help="Number of recent inputs compared with validation.", rich_help_panel="New domains"),
+        typer.Option(
+            min=50, metavar="N", help="Number of recent inputs compared with validation.", rich_help_panel="New domains"
+        ),
     ] = 1000,
     ask: Annotated[
         str | None,
@@ -84,6 +105,8 @@ def serve(
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.", rich_help_panel="Access")
     ] = False,
     device: Device = "auto",
+    *,
+    columns: "ColumnNames",
 ) -> None:
     """Serve answers over HTTP, with a page that explains them and learns from corrections.
 
@@ -95,6 +118,7 @@ def serve(
     """
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="knn-ue serve")
+    from knn_ue.data.columns import Columns
     from knn_ue.serving.http.server import serve as run
     from knn_ue.serving.options import ServeOptions
 
@@ -114,6 +138,7 @@ def serve(
         drain_seconds=drain_seconds,
         drift_window=drift_window,
         ask=ask,
+        ask_columns=Columns(**columns),
         keep_recent=keep_recent,
         trust_remote_code=trust_remote_code,
         device=device,

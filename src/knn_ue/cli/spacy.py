@@ -28,10 +28,16 @@ def spacy() -> None:
 def fit_spacy(
     pipeline: Annotated[str, typer.Argument(metavar="PIPELINE", help="A pipeline folder, or an installed package.")],
     train_rows: TrainRows,
-    out: Annotated[Path, typer.Option(metavar="PIPELINE2", help="The pipeline folder to write.")],
+    out: Annotated[
+        Path, typer.Option(metavar="PIPELINE2", help="The pipeline folder to write.", rich_help_panel="Data")
+    ],
     validation: Annotated[
         str | None,
-        typer.Option(metavar="F", help="Labeled texts to fit on (default: half of the training texts)."),
+        typer.Option(
+            metavar="F",
+            help="Labeled texts to fit on (default: half of the training texts).",
+            rich_help_panel="Data",
+        ),
     ] = None,
     renamed: Annotated[
         list[str] | None,
@@ -39,13 +45,15 @@ def fit_spacy(
     ] = None,
     source: Annotated[str, typer.Option(metavar="NAME", help="The component that finds the entities.")] = "ner",
     neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors.")] = 32,
-    seed: Annotated[int, typer.Option(help="Random seed of the split where there is no --validation.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Random seed of the split where there is no --validation.")
+    ] = 0,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add the component knn_ue_entities to a pipeline, fit it, and write the pipeline; its models stay as they are.
+    r"""Add the component knn_ue_entities to a pipeline, fit it, and write the pipeline; its models stay as they are.
 
-    F is a DocBin (.spacy), JSON lines of {"text", "entities": [[start, end, type]]} or {"tokens", "tags"}, or CoNLL
+    F is a DocBin (.spacy), JSON lines of {"text", "entities": [\[start, end, type]]} or {"tokens", "tags"}, or CoNLL
     columns. Use texts that the recognizer was not trained on.
 
     Example: [bold]knn-ue spacy fit en_core_web_sm --train train.jsonl --out pipeline --map PERSON=PER --map

@@ -1,6 +1,7 @@
 """`knn-ue train`: labeled texts in, a Hugging Face model folder out."""
 
 import json
+import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -110,7 +111,10 @@ def train(
     seed: Annotated[
         int,
         typer.Option(
-            min=0, help="Random seed; on a CPU the same seed gives the same model.", rich_help_panel="Training"
+            min=0,
+            metavar="N",
+            help="Random seed; on a CPU the same seed gives the same model.",
+            rich_help_panel="Training",
         ),
     ] = 0,
     all_validation: Annotated[
@@ -175,7 +179,9 @@ def train(
         for candidate in result.candidates:
             say("tried " + ", ".join(f"{name} {value:.4g}" for name, value in candidate.items()))
     fitted_with = recommended_method(method, task_name(task))
-    say(f"next: knn-ue fit {out} --train {train_rows} --validation {validation} --out ue --method {fitted_with}")
+    named = [part for key, column in columns.items() for part in (f"--{key}-column", str(column))]
+    files = ["--train", train_rows, "--validation", validation, "--out", "ue", "--method", fitted_with]
+    say("next: " + shlex.join(["knn-ue", "fit", str(out), *files, *named]))
 
 
 class _Live:

@@ -1,5 +1,6 @@
 """What people call our keys: the columns of their files, frames and data sets."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TypedDict
@@ -75,9 +76,5 @@ def proposal(missing: Iterable[str], known: Sequence[str]) -> tuple[str, str]:
     lower = {name.strip().casefold(): name for name in known}
     guesses = {key: next((lower[name] for name in USUAL_NAMES[key] if name in lower), "NAME") for key in missing}
     python = ", ".join(f"{key}={name!r}" for key, name in guesses.items())
-    shell = " ".join(f"--{key}-column {_quoted(name)}" for key, name in guesses.items())
+    shell = " ".join(f"--{key}-column {shlex.quote(name)}" for key, name in guesses.items())
     return f"name them: {python}", f"name them: {shell}"
-
-
-def _quoted(name: str) -> str:
-    return f"'{name}'" if " " in name else name

@@ -93,8 +93,7 @@ def _checked_header(fields: list[str], needed: Mapping[str, str], delimiter: str
         python, shell = proposal(missing, header)
         way_out = "write the names of the columns in the first line, or "
         raise place.error(
-            f"the header must name the columns {', '.join(needed.values())}, separated by {separator}; missing: "
-            f"{', '.join(columns)}",
+            f"the header has no column {' or '.join(columns)} (columns are separated by {separator})",
             delimiter.join(fields),
             way_out + python,
             shell=way_out + shell,

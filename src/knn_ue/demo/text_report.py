@@ -54,7 +54,7 @@ def written_report(
         method="knn-ue",
         familiarity=familiarity,
         n_bootstrap=n_bootstrap,
-        notes=_NOTES,
+        notes=(_QUICK, *_NOTES) if "--quick" in context["command"] else _NOTES,
         context=context,
     )
     files = report.write(folder)
@@ -99,6 +99,7 @@ def _signature(folder: Path, key: str) -> str:
     return key_of(key, [digest(folder / name) for name in _FILES])
 
 
+_QUICK = "Made with --quick from a few hundred texts: the numbers mean little."
 _NOTES = (
     "The model learned from film reviews only; Amazon, the New York Times and Twitter are out of domain.",
     "The neighbors are the texts the model was trained on, whose labels it may have memorized, so they agree with it "

@@ -268,6 +268,8 @@ def loading(path: str | Path) -> Iterator[None]:
         raise
     except Exception as error:  # transformers lets a strange config.json raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
+        if "couldn't connect to" in reason and not Path(path).exists():  # most often a misspelled folder
+            reason = "there is no such folder, and the Hugging Face Hub cannot be reached"
         raise InvalidInputError(
             f"the model {path} cannot be loaded ({reason[:300]}): "
             "give a folder that save_pretrained wrote, or the name of a model on a hub you can reach"

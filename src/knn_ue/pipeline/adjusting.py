@@ -3,13 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
 from knn_ue.adapting import Adaptation
 from knn_ue.adapting.sampling import Strategy
 from knn_ue.answers import AnyAnswer
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators import Calibrator
+from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.encoding import Encoder
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import Familiarity
@@ -49,15 +50,17 @@ class Adjustable(WithFitted, ABC):
         random_sample: bool = True,
         add: bool = False,
         force: bool = False,
+        **columns: Unpack[ColumnNames],
     ) -> Adaptation:
         """Recalibrate for a new domain with a few labeled rows of it (about 50); predictions do not change.
 
         `domain` names it for later calls; "default" answers inputs that name none. The rows must be a random sample of
         the domain: corrections are not. They may carry a `sample_weight` (see `sample`). What is returned says what
         changes, cross-validated, and what speaks against it; a scale is not applied where that is serious, unless
-        `force` is given. With `add` the labels join those the domain has. `forget_domain` undoes it.
+        `force` is given. With `add` the labels join those the domain has. `forget_domain` undoes it. Name other
+        `columns` as in `fit`.
         """
-        outputs, weights = self._labeled_rows(rows, sample_weight)
+        outputs, weights = self._labeled_rows(rows, sample_weight, Columns(**columns))
         self.fitted_, adaptation = adapt_fitted(
             self._ready(),
             outputs,
@@ -75,10 +78,17 @@ class Adjustable(WithFitted, ABC):
         return self
 
     def sample(
-        self, rows: Rows, n: int = 50, *, strategy: Strategy = "random", domain: str | None = None, seed: int = 0
+        self,
+        rows: Rows,
+        n: int = 50,
+        *,
+        strategy: Strategy = "random",
+        domain: str | None = None,
+        seed: int = 0,
+        **columns: Unpack[ColumnNames],
     ) -> list[SampledRow]:
         """Return the rows of a pool to label for `adapt`: at random, or "stratified" by score with weights."""
-        return sample_rows(self, rows, n, strategy=strategy, domain=domain, seed=seed)
+        return sample_rows(self, rows, n, strategy=strategy, domain=domain, seed=seed, columns=Columns(**columns))
 
     @property
     def familiarity_(self) -> Familiarity | None:
@@ -114,11 +124,11 @@ class Adjustable(WithFitted, ABC):
         self._calibrator_folder = None
 
     def _labeled_rows(
-        self, rows: Rows | Outputs, sample_weight: FloatArray | None
+        self, rows: Rows | Outputs, sample_weight: FloatArray | None, columns: Columns
     ) -> tuple[Outputs, FloatArray | None]:
         if isinstance(rows, Outputs):
             return rows, sample_weight
-        examples = labeled_examples(rows, self.task, self.encoder.class_names, name="labeled")
+        examples = labeled_examples(rows, self.task, self.encoder.class_names, name="labeled", columns=columns)
         return self.encoder.encode(examples), weights_of(examples) if sample_weight is None else sample_weight
 
 

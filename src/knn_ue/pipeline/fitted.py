@@ -78,7 +78,7 @@ class WithFitted(Shown):
     fitted_: Fitted
 
     def facts(self) -> dict[str, object]:
-        """Return what a reader should know of it, by name: the model, and how it was fitted."""
+        """Return a summary, by name: the model, and how it was fitted."""
         encoder = self.encoder
         names = ", ".join(encoder.class_names[:_SHOWN_NAMES]) + (", ..." if encoder.class_names[_SHOWN_NAMES:] else "")
         facts: dict[str, object] = {"task": encoder.task, "labels": names, "encoder": encoder.kind}

@@ -147,18 +147,21 @@ class UncertaintyPipeline(Adjustable):
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
 
+        `method` is a name of docs/methods.md. The `n_neighbors` nearest examples are searched with `index`: "auto",
+        "exact", a faiss factory string or `IndexOptions`.
+
         `store` is where the examples are stored, an address such as "milvus://host:19530/name" (see
         `knn_ue.stores.registry`); by default in the UE folder. At an address, the store chooses its own index.
 
-        `max_stored` is the maximum number of them to store (words, in tagging), balanced across classes.
+        `max_stored` is the maximum number of examples to store (words, in tagging), balanced across classes.
 
         Validation rows that are also training rows are refused unless `allow_leakage`.
 
-        Both may also be `Outputs` of this pipeline, so that several methods need not encode the rows several times;
-        mc-dropout and mdsn need other ones than it makes unless made with `passes` or `pooling="pooled"`.
-        `columns` name those of files and frames that are not called as our keys are (text="review", label="stars").
-        `progress=True` shows bars in a notebook, a line in a terminal, a line a minute in a log; a function is called
-        with "training" or "validation", the rows done and the rows in all.
+        Training and validation rows may also be `Outputs` of this pipeline, so that several methods share them;
+        mc-dropout needs outputs of a pipeline with `passes`, and mdsn of one with `pooling="pooled"`.
+        `columns` gives the names of columns that differ from ours (text="review", label="stars").
+        `progress=True` shows bars in a notebook, one line in a terminal, and one line per minute in a log; a function
+        is called with "training" or "validation", the number of rows done and the total.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
 
         `robust` fits on perturbed copies of the validation rows too: lower scores, see docs/adapting.md.
@@ -209,8 +212,8 @@ class UncertaintyPipeline(Adjustable):
     ) -> list[AnyAnswer]:
         """Return an answer for each input; a string, dict, record or tuple is one input, a list holds many.
 
-        So does a DataFrame or a `datasets.Dataset`; `columns` names the ones to read where they are not called as our
-        keys are: `pipe(frame, text="review")`. With `top_k` each answer has the `probabilities` of that many labels.
+        A DataFrame or a `datasets.Dataset` holds many too; name its `columns` where they differ from ours:
+        `pipe(frame, text="review")`. With `top_k` each answer has the `probabilities` of that many labels.
 
         Texts and pairs give `Answer`, tagged sentences `SentenceAnswer`; see `knn_ue.answers` for their fields.
         `to_dict()` is the JSON that the command line and the server give. `neighbors` are the `top` nearest training

@@ -12,6 +12,7 @@ from knn_ue.adapting import draw_rows
 from knn_ue.adapting.sampling import Strategy
 from knn_ue.answers import Answer, AnyAnswer
 from knn_ue.arrays import FloatArray, check_not_empty
+from knn_ue.data.columns import Columns
 from knn_ue.encoding import Encoder, Example
 from knn_ue.iob2 import split_tag
 from knn_ue.pipeline.rows import Rows, iter_examples
@@ -46,10 +47,17 @@ class _Answers(Protocol):
 
 
 def sample_rows(
-    pipe: _Answers, rows: Rows, n: int, *, strategy: Strategy, domain: str | None, seed: int
+    pipe: _Answers,
+    rows: Rows,
+    n: int,
+    *,
+    strategy: Strategy,
+    domain: str | None,
+    seed: int,
+    columns: Columns | None = None,
 ) -> list[SampledRow]:
     """Return the rows of a pool to label, in a random order; "random" needs no pass through the model."""
-    pool = list(iter_examples(rows, pipe.task, labeled=False, words_of=pipe.encoder.words_of))
+    pool = list(iter_examples(rows, pipe.task, labeled=False, columns=columns, words_of=pipe.encoder.words_of))
     check_not_empty(len(pool), "the pool")
     scores = np.ones(len(pool))
     if strategy == "stratified":

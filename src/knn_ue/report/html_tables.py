@@ -154,7 +154,7 @@ def _comparison_cell(comparison: Comparison) -> str:
     value, _, bounds = difference(comparison).partition(" (")
     return (
         f"<td>{comparison.style.show(comparison.theirs)}"
-        f'<span class="interval"><span class="unseen">, ours minus theirs </span>{value}</span>'
+        f'<span class="interval"><span class="unseen">, difference </span>{value}</span>'
         f'<span class="interval">{bounds.rstrip(")")}</span>'
         f'<span class="tag {verdict.split()[0]}">{verdict}</span></td>'
     )

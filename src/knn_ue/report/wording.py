@@ -4,8 +4,9 @@ from knn_ue.evaluation import Comparison, EvaluationOptions
 from knn_ue.report.mistakes import Side
 
 COMPARISONS = (
-    "Below each number of another method: ours minus theirs on the same rows, with its interval. The verdict is "
-    "“better” or “worse” only where the interval excludes 0; with many comparisons, some will be significant by chance."
+    "Below each number of another method: this report's method minus that one, on the same rows, with its interval. "
+    "The verdict is “better” or “worse” only where the interval excludes 0; with many comparisons, some will "
+    "be significant by chance."
 )
 _N_CHARACTERS = 400
 

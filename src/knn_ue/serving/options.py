@@ -4,6 +4,7 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from knn_ue.data.columns import Columns
 from knn_ue.errors import InvalidInputError
 
 MOST_ITEMS = 10_000  # whatever the options say: one request must not keep all others waiting
@@ -17,8 +18,8 @@ class ServeOptions:
     `batch_items` inputs go through the model together; the first waits at most `batch_wait` seconds for company. A
     request that the model has not begun after `max_wait` seconds is refused, as is one that finds the queue full. A
     body must arrive within `body_seconds`. `drift_window` is how many inputs are compared with the validation rows.
-    `ask` names a file of inputs for people to label on the page; without it the last `keep_recent` inputs are kept for
-    that, in memory only.
+    `ask` names a file of inputs for people to label on the page, with other names of its columns in `ask_columns`;
+    without it the last `keep_recent` inputs are kept for that, in memory only.
     """
 
     host: str = "127.0.0.1"
@@ -43,6 +44,7 @@ class ServeOptions:
     watch_seconds: float = 1.0
     drift_window: int = 1000
     ask: str | None = None
+    ask_columns: Columns | None = None
     keep_recent: int = 0
 
     def __post_init__(self) -> None:

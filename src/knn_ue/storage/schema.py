@@ -281,8 +281,13 @@ def read_meta(folder: Path) -> Meta:
     """Return what the `meta.json` of a folder says, after checking that it is one of ours."""
     path = folder / META
     with storage_errors(f"{folder} cannot be read", "check the path and its permissions"):
+        if not os.path.lexists(folder):
+            raise StorageError(f"the folder {folder} does not exist: check the path")
         if not os.path.lexists(path):
-            raise StorageError(f"{folder} has no {META}: it is not a knn-ue folder, or was never saved completely")
+            raise StorageError(
+                f"{folder} has no {META}, so it is not a knn-ue folder or was never saved completely: "
+                "give a folder that knn-ue fit or save wrote"
+            )
         with open_plain_file(path) as file:
             content = file.read(_MAX_META_BYTES + 1)
     if len(content) > _MAX_META_BYTES:

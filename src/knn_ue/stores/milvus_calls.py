@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError, require
+from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError, StoreUnreachableError, require
 from knn_ue.stores.milvus_address import TOKEN, MilvusAddress, MilvusIndex, build_params, chosen_index
 from knn_ue.stores.options import IndexOptions
 
@@ -203,7 +203,7 @@ class MilvusCalls:
             try:
                 return call(self._connected())
             except Exception as error:
-                if isinstance(error, StorageError | InvalidInputError):
+                if isinstance(error, StorageError | InvalidInputError | MissingExtraError):
                     raise
                 if attempt == _ATTEMPTS - 1 or not _may_pass(error):
                     raise self._sentence(error, unsure) from None

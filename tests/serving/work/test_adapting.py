@@ -1,7 +1,10 @@
 """Domains while serving: labels in, scores that hold there, and back."""
 
+from dataclasses import replace
+
 import pytest
 
+from knn_ue.data.columns import Columns
 from knn_ue.pipeline import UncertaintyPipeline
 from marks import slow_but
 from pipelines import PAIR, TEXT, WORDS
@@ -116,6 +119,15 @@ def test_inputs_to_label_come_from_the_file_of_the_operator(folder, client_of, t
     assert client.get("/info").json()["pool"] == {"source": "file", "n": 30}
 
 
+@pytest.mark.slow
+def test_a_pool_may_have_columns_of_other_names(folder, client_of, tmp_path):
+    pool = tmp_path / "pool.csv"
+    pool.write_text("Review Text,Mood?\n" + "".join(f"text number {number},good\n" for number in range(12)))
+    client = client_of(folder(), ask=str(pool), ask_columns=Columns(text="Review Text"))
+
+    assert client.get("/info").json()["pool"] == {"source": "file", "n": 12}
+
+
 def test_recent_inputs_are_kept_only_where_that_was_allowed(asked):
     keeping, silent = asked(keep_recent=3), asked()
 
@@ -126,3 +138,17 @@ def test_recent_inputs_are_kept_only_where_that_was_allowed(asked):
     assert {row["text"] for row in kept["inputs"]} == {"text 2", "text 3", "text 4"}
     assert silent.post("/sample", json={}).status_code == 409
     assert "--keep-recent" in silent.post("/sample", json={}).json()["error"]
+
+
+def test_the_rows_a_method_is_fitted_on_are_counted_without_those_held_out(folder, client_of):
+    path = folder()
+    pipe = UncertaintyPipeline.load(path)
+    n_rows = len(pipe.validation_)
+    held_out = pipe.fitted_.held_out.copy()
+    held_out[: n_rows // 2] = True
+    pipe.fitted_ = replace(pipe.fitted_, held_out=held_out)
+    pipe.save(path.with_name("halved"))
+
+    info = client_of(path.with_name("halved")).get("/info").json()
+
+    assert (info["n_validation"], info["n_fitted"]) == (n_rows, n_rows - n_rows // 2)

@@ -32,8 +32,8 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
     served = load_served(Path(path), device=options.device, trust_remote_code=options.trust_remote_code)
     pool = None
     if options.ask is not None:
-        words_of = served.pipe.encoder.words_of
-        pool = list(iter_examples(options.ask, served.pipe.task, labeled=False, words_of=words_of))
+        named, words_of = options.ask_columns, served.pipe.encoder.words_of
+        pool = list(iter_examples(options.ask, served.pipe.task, labeled=False, columns=named, words_of=words_of))
     service = Service(served, options, pool)
 
     @asynccontextmanager

@@ -299,6 +299,7 @@ class Info(BaseModel):
     n_stored: int | None
     n_neighbors: int | None
     n_validation: int
+    n_fitted: int = Field(description="Validation rows the method is fitted on; the others are held out for decisions.")
     max_length: int | None = Field(description="Tokens; what is longer is cut.")
     threshold: float | None
     promise: str | None = Field(description="What the threshold keeps, in words.")

@@ -72,7 +72,7 @@ function badge(why, least, unfamiliar) {
 
 /** What the score was calibrated on; never that it is right. */
 function basis(why, answer, info) {
-  const where = `The model alone says ${percent(why.raw_score)}. The score is calibrated on ${info.n_validation} validation rows: it holds on average for inputs like them`;
+  const where = `The model alone says ${percent(why.raw_score)}. The score is calibrated on ${info.n_fitted} validation rows: it holds on average for inputs like them`;
   return answer.unfamiliar ? `${where}, and this one is not like them.` : `${where}, not for every single one.`;
 }
 

@@ -33,7 +33,8 @@ export function buildForm(info, ask) {
 }
 
 function miss({ area, label }) {
-  byId("problem").textContent = `${label} is empty: type something first.`;
+  const old = byId("answer-title") ? " The answer below is still the last one." : "";
+  byId("problem").textContent = `${label} is empty: type something first.${old}`;
   byId("problem").hidden = false;
   area.focus();
 }

@@ -11,9 +11,9 @@ export function showDrift(report, task) {
   const tagging = task === "token-classification";
   const rows = tagging ? "words" : "inputs"; // neighbors are those of words
   const sides = [
-    report.familiarity && side("Familiarity", report.familiarity, tagging ? "sentences" : "inputs", "less like the training data"),
-    report.distance && side("Distance to the neighbors", report.distance, rows, "farther"),
-    report.agreement && side("Agreement of the neighbors", report.agreement, rows, "less"),
+    report.familiarity && side("Familiarity", report.familiarity, tagging ? "sentences" : "inputs", "below"),
+    report.distance && side("Distance to the neighbors", report.distance, rows, "above"),
+    report.agreement && side("Agreement of the neighbors", report.agreement, rows, "below"),
   ].filter(Boolean);
   card.replaceChildren(
     card.querySelector("h2"),
@@ -24,8 +24,8 @@ export function showDrift(report, task) {
   card.hidden = false;
 }
 
-function side(title, found, unit, word) {
-  const says = `Median ${show(found.live_median)}, on validation ${show(found.validation_median)}. ${percent(found.beyond)} of the ${unit} lie beyond ${show(found.limit)}, ${word} than 95 % of validation.`;
+function side(title, found, unit, direction) {
+  const says = `Median ${show(found.live_median)}, on validation ${show(found.validation_median)}. ${percent(found.beyond)} of the ${unit} are ${direction} ${show(found.limit)}; at most 5 % of those of validation are.`;
   return el("div", {}, el("h3", {}, title), histogram(found, `${title}: ${says}`), el("p", { class: "soft" }, says));
 }
 

@@ -53,6 +53,7 @@ class Served:
             "n_stored": None if self.store is None else len(self.store),
             "n_neighbors": pipe.calibrator_.n_neighbors or None,
             "n_validation": len(pipe.validation_),
+            "n_fitted": int((~pipe.fitted_.held_out).sum()),
             "max_length": getattr(pipe.encoder.options, "max_length", None),
             "threshold": None if threshold is None else threshold.threshold,
             "promise": None if threshold is None else str(threshold),
