@@ -213,7 +213,7 @@ def test_a_plain_file_in_the_way_is_refused(tmp_path):
 def test_loading_a_folder_that_does_not_exist_says_so(tmp_path):
     with pytest.raises(StorageError, match=r"the folder .*nowhere does not exist: check the path"):
         Datastore.load(tmp_path / "nowhere")
-    with pytest.raises(StorageError, match=r"has no meta\.json: it is not a knn-ue folder"):
+    with pytest.raises(StorageError, match=r"has no meta\.json, so it is not a knn-ue folder"):
         Datastore.load(tmp_path)
 
 
