@@ -11,14 +11,13 @@ from knn_ue.cli.demo import demo
 from knn_ue.cli.evaluate import evaluate
 from knn_ue.cli.explain import explain
 from knn_ue.cli.fit import fit
-from knn_ue.cli.help import PlainCommand, PlainGroup
 from knn_ue.cli.index import index_app
 from knn_ue.cli.index_move import move
 from knn_ue.cli.plugins import help_of, plugin_commands
 from knn_ue.cli.predict import predict
 from knn_ue.cli.serve import serve
 from knn_ue.cli.spacy import spacy_app
-from knn_ue.cli.terminal import exit_code, stops_raise
+from knn_ue.cli.terminal import PlainCommand, PlainGroup, exit_code, stops_raise
 from knn_ue.cli.train import train
 from knn_ue.errors import KnnUeError
 

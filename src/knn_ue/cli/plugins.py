@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from knn_ue.cli.help import PlainCommand
+from knn_ue.cli.terminal import PlainCommand
 from knn_ue.errors import MissingExtraError
 
 

@@ -1,4 +1,4 @@
-"""What people see in a terminal: sentences, progress and tables; and how they stop a command, Ctrl-C and SIGTERM."""
+"""What people see in a terminal: help, sentences, progress and tables; and how they stop a command."""
 
 import signal
 import sys
@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from typer.core import TyperCommand, TyperGroup
 
 from knn_ue.progress import LogLines
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from knn_ue.encoding import Encoder
     from knn_ue.evaluation import Evaluation
 
+_BRACES = str.maketrans("", "", "{}")
 _WIDEST = 1000  # columns; no table of ours is wider
 
 # (what is being done, how much of it, of how much or None)
@@ -153,3 +155,27 @@ def _cleaning_up() -> bool:
             return True
         error = error.__context__
     return False
+
+
+class _PlainHelp:
+    """Shows a flag without a type (`--json`, not `--json <bool>`) and an argument without braces (`UE`, not `{UE}`)."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters; a flag has an empty metavar, because it takes no value."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line."""
+        return [piece.translate(_BRACES) for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
+
+
+class PlainCommand(_PlainHelp, TyperCommand):
+    """A command with this help."""
+
+
+class PlainGroup(_PlainHelp, TyperGroup):
+    """A group of commands with this help."""
