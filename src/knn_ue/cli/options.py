@@ -74,9 +74,15 @@ Method = Annotated[
         rich_help_panel="Method",
     ),
 ]
-Device = Annotated[str, typer.Option(metavar="D", help="Device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.")]
+_GENERAL = "General"  # what every command has comes after its own options
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="D", help="Device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...", rich_help_panel=_GENERAL
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.", rich_help_panel=_GENERAL)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=_GENERAL)]
 AbstainBelow = Annotated[
     float | None,
     typer.Option(
