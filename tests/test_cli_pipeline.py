@@ -489,11 +489,11 @@ def test_add_continues_what_was_stored_while_it_encoded(text, tmp_path, monkeypa
     mine, theirs = (write_rows(tmp_path / f"{n}.jsonl", ROWS[TASKS["text"]](1, start=n)) for n in (900, 901))
     encode = index._encoded
 
-    def encode_while_another_adds(pipe, rows):
+    def encode_while_another_adds(pipe, rows, *columns):
         monkeypatch.undo()
         assert run("index", "add", ue, "--input", theirs).exit_code == 0
         assert run("index", "compact", ue).exit_code == 0
-        return encode(pipe, rows)
+        return encode(pipe, rows, *columns)
 
     monkeypatch.setattr(index, "_encoded", encode_while_another_adds)
     told = run("index", "add", ue, "--input", mine, "--json")
@@ -512,10 +512,10 @@ def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, t
     rows = write_rows(tmp_path / "new.jsonl", ROWS[TASKS["text"]](1, start=900))
     encode = index._encoded
 
-    def encode_while_another_fits(pipe, rows):
+    def encode_while_another_fits(pipe, rows, *columns):
         other = UncertaintyPipeline.from_pretrained(tiny_model("bert", "text-classification"), "text-classification")
         other.fit(str(text.train), str(text.validation), index="exact", n_neighbors=8).save(ue)
-        return encode(pipe, rows)
+        return encode(pipe, rows, *columns)
 
     monkeypatch.setattr(index, "_encoded", encode_while_another_fits)
     told = run("index", "add", ue, "--input", rows)

@@ -129,8 +129,10 @@ def _train(component: str, transformer: bool) -> Any:
         for text, entities in (sentence(rng) for _ in range(120))
     ]
     optimizer = nlp.initialize(lambda: training)
-    optimizer.learn_rate = 0.02
-    for _ in range(8):
+    # A span categorizer on a transformer finds nothing at the higher rate on some processors.
+    delicate = transformer and component == "spancat"
+    optimizer.learn_rate = 0.005 if delicate else 0.02
+    for _ in range(16 if delicate else 8):
         rng.shuffle(training)
         for start in range(0, len(training), 20):
             nlp.update(training[start : start + 20], sgd=optimizer)
