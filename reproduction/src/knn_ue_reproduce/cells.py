@@ -8,10 +8,10 @@ that is large and can be made again lies in the work folder.
 """
 
 import fcntl
+import io
 import json
 import math
 import os
-import secrets
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.errors import StorageError
-from knn_ue.storage import read_folder, write_folder
+from knn_ue.storage import read_folder, write_file, write_folder
 
 REVISION = 1
 Content = dict[str, Any]
@@ -79,12 +79,7 @@ class CellStore:
         path = self.cells / name.file
         path.parent.mkdir(parents=True, exist_ok=True)
         rounded: Content = _rounded({"key": name.key, **content})
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            draft.write_text(json.dumps(rounded, ensure_ascii=False) + "\n", encoding="utf-8")
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_file(path, (json.dumps(rounded, ensure_ascii=False) + "\n").encode())
         for other in path.parent.glob(f"{escape(name.what)}.*.json") if only else ():
             if other != path:
                 other.unlink(missing_ok=True)
@@ -95,13 +90,9 @@ class CellStore:
         path = self._answers(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         packed = {f"{part}/{key}": values for part, arrays in answers.items() for key, values in arrays.items()}
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            with draft.open("wb") as file:
-                np.savez_compressed(file, **packed)  # type: ignore[arg-type]
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        content = io.BytesIO()
+        np.savez_compressed(content, **packed)  # type: ignore[arg-type]
+        write_file(path, content.getvalue())
 
     def read_answers(self, name: CellName, part: str) -> dict[str, npt.NDArray[Any]] | None:
         """Return the packed answers of a cell to one test set, None where they are not here or are damaged."""
