@@ -172,8 +172,19 @@ def _losses(evidence: Evidence) -> str | None:
         return None
     lost = {f"{column.part} {measure_of(column.measure).title}": _better_than_ours(column) for column in tested}
     lost = {where: rivals for where, rivals in lost.items() if rivals}
+    records = [
+        record_of([column], _MAIN, method)
+        for column in tested
+        for method in column.values
+        if _MAIN in column.values and method not in OURS
+    ]
+    n_lost = sum(record.losses for record in records)
+    alone = f"{_code(_MAIN)} alone loses {n_lost} of {sum(record.total for record in records)} comparisons with others"
     if not lost:
-        return f"Ours lose to no method significantly in any of {len(tested)} columns (a set and a measure)."
+        return (
+            f"In none of {len(tested)} columns (a set and a measure) is another method significantly better than every "
+            f"one of ours; {alone}."
+        )
     shown = [
         f"{where} ({listed(map(_code, rivals[:2]))}{f' and {len(rivals) - 2} more' if len(rivals) > 2 else ''})"
         for where, rivals in list(lost.items())[:_SHOWN_LOSSES]
@@ -181,7 +192,7 @@ def _losses(evidence: Evidence) -> str | None:
     more = [f"{len(lost) - _SHOWN_LOSSES} more"] if len(lost) > _SHOWN_LOSSES else []
     return (
         f"Where ours lose: in {len(lost)} of {len(tested)} columns (a set and a measure) some other method is "
-        f"significantly better than every one of ours: {listed([*shown, *more])}."
+        f"significantly better than every one of ours: {listed([*shown, *more])}; {alone}."
     )
 
 
