@@ -13,7 +13,7 @@ from knn_ue_reproduce.answers import Answers
 from knn_ue_reproduce.cells import Arrays, Content
 from knn_ue_reproduce.kept_answers import pack
 from knn_ue_reproduce.measures import detection_of
-from knn_ue_reproduce.score import score_name
+from knn_ue_reproduce.score import entity_words_of, score_name
 from knn_ue_reproduce.task_data import SetRows
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import MethodVariant
@@ -49,8 +49,7 @@ def word_scores(detector: Detector, outputs: Outputs, *, entity_words: bool) -> 
     """Return the score of each row; with `entity_words` in tagging only of words that are read, of entities."""
     if not (entity_words and outputs.groups is not None):
         return detector.score(outputs)
-    assert outputs.class_names is not None
-    rows = np.flatnonzero(np.array(outputs.class_names)[outputs.predicted] != "O")
+    rows = entity_words_of(outputs)
     scores = np.zeros(len(outputs))
     if len(rows):
         scores[rows] = detector.score(outputs.take(rows))

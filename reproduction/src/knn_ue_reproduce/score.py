@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue import metrics
-from knn_ue.arrays import FloatArray, softmax
+from knn_ue.arrays import FloatArray, IntArray, softmax
 from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import key_of
 from knn_ue.methods import METHODS
@@ -79,13 +79,18 @@ def said(
     if not (entity_words and alone and outputs.groups is not None):
         found = calibrator.search(outputs)  # once, for the weight and the probabilities
         return calibrator.weight(outputs, found=found), calibrator.predict(outputs, found=found)
-    rows = np.flatnonzero(np.array(outputs.class_names)[outputs.predicted] != "O")
+    rows = entity_words_of(outputs)
     probs = softmax(outputs.logits)
     raw = probs[np.arange(len(outputs)), outputs.predicted]
     if len(rows):
         probs[rows] = calibrator.predict_proba(outputs.take(rows))
     confidence = probs[np.arange(len(outputs)), outputs.predicted]
     return None, Prediction(predicted=outputs.predicted, confidence=confidence, raw_confidence=raw, probs=probs)
+
+
+def entity_words_of(outputs: Outputs) -> IntArray:
+    """Return the rows of words that the model tags as part of an entity."""
+    return np.flatnonzero(np.array(outputs.class_names)[outputs.predicted] != "O")
 
 
 def read_answers(runner: TaskRunner, variant: MethodVariant, seed: int, part: str) -> Answers | None:
