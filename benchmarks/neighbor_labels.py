@@ -3,7 +3,7 @@
     python benchmarks/neighbor_labels.py knn-ue-demo/ue
 
 Reads the UE folder of `knn-ue demo`. The same number of stored texts, once of the training set, once unseen (one half
-of validation); the other half fits. No claim: the table is for docs/gotchas.md.
+of validation); the other half fits. No claim: the table is for docs/remedies.md.
 """
 
 import argparse

@@ -13,7 +13,7 @@ from marks import slow_but
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Their blocks train, tune or cross-validate for a second or more.
-LONG = {"beyond_text.md", "gotchas.md", "sklearn.md", "sklearn_reference.md"}
+LONG = {"beyond_text.md", "gotcha_results.md", "sklearn.md", "sklearn_reference.md"}
 QUICK = tuple(page for page in PAGES if page.name not in LONG)
 
 
@@ -78,3 +78,21 @@ def test_a_short_league_comes_from_the_page_of_results():
 
 def test_the_readme_is_read_in_a_minute():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def pages_under(*tabs: str) -> list[Path]:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+    parts = re.findall(r"^  - (\w+):\n((?:      .*\n)+)", nav, flags=re.MULTILINE)
+    return [ROOT / "docs" / name for tab, pages in parts if tab in tabs for name in re.findall(r"\w+\.md", pages)]
+
+
+@pytest.mark.parametrize("page", pages_under("Start", "Guides"), ids=lambda page: page.name)
+def test_a_guide_is_one_screen(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+
+    assert len(lines) <= 80, "move details to a page under Reference, and numbers to one under Evidence"
+
+
+def test_the_guides_are_found_in_the_navigation():
+    assert {"index.md", "spacy.md", "scaling.md"} <= {page.name for page in pages_under("Start", "Guides")}
+    assert not pages_under("Guide")

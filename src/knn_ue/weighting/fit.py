@@ -26,7 +26,7 @@ from knn_ue.weighting.formula import (
 )
 
 # Below half the median distance the weight may explode to separate a few validation rows, and test rows pay for it
-# (docs/gotchas.md measures that); far above it the distance term is a constant.
+# (docs/gotcha_results.md measures that); far above it the distance term is a constant.
 TAU_RANGE = (0.5, 1000.0)
 _TAUS_PER_DECADE = 4
 _GRID_VALUES = 50_000
