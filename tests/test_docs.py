@@ -13,7 +13,7 @@ from marks import slow_but
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Their blocks train, tune or cross-validate for a second or more.
-LONG = {"beyond_text.md", "gotcha_results.md", "sklearn.md", "sklearn_reference.md"}
+LONG = {"arrays_results.md", "gotcha_results.md", "sklearn.md", "sklearn_reference.md"}
 QUICK = tuple(page for page in PAGES if page.name not in LONG)
 
 
