@@ -40,22 +40,42 @@ def test_every_relative_link_on_the_page_leads_somewhere(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.slow
-def test_the_pipeline_of_the_readme_runs_on_a_tiny_model(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def tiny_model(tmp_path, monkeypatch):
+    """Run in a folder that holds a model and its rows, under the names that the pages use."""
     pytest.importorskip("torch")
     from tiny_models import save_tiny_model, text_rows
 
-    (block,) = re.findall(r"^```py\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
     save_tiny_model(tmp_path / "model", family="bert", task="text-classification")
     for name, start in (("train", 0), ("validation", 200)):
         rows = "\n".join(json.dumps(row) for row in text_rows(100, start=start))
         (tmp_path / f"{name}.jsonl").write_text(rows)
     monkeypatch.chdir(tmp_path)
 
-    exec(compile(block, "README.md", "exec"), {})
+
+def pipeline_block(page: Path) -> str:
+    (block,) = re.findall(r"^```py\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return block
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny_model")
+def test_the_pipeline_of_the_readme_runs_on_a_tiny_model(capsys):
+    exec(compile(pipeline_block(ROOT / "README.md"), "README.md", "exec"), {})
 
     label, score, raw_score = capsys.readouterr().out.split()
     assert label in ("neg", "pos") and 0.5 <= float(score) <= 1 and 0.5 <= float(raw_score) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny_model")
+def test_the_pipeline_of_the_page_on_hugging_face_runs_on_a_tiny_model():
+    found: dict[str, object] = {}
+
+    exec(compile(pipeline_block(ROOT / "docs" / "hugging_face.md"), "hugging_face.md", "exec"), found)
+
+    assert {"label", "score", "familiarity", "neighbors"} <= found["answer"].to_dict().keys()
+    assert Path("ue", "meta.json").exists()
 
 
 def test_the_table_of_the_readme_is_the_one_the_results_give():
@@ -91,6 +111,13 @@ def test_a_guide_is_one_screen(page):
     lines = page.read_text(encoding="utf-8").splitlines()
 
     assert len(lines) <= 80, "move details to a page under Reference, and numbers to one under Evidence"
+
+
+@pytest.mark.parametrize("page", pages_under("Evidence"), ids=lambda page: page.name)
+def test_evidence_begins_with_the_sentences_that_matter(page):
+    first = [line for line in page.read_text(encoding="utf-8").splitlines() if line and not line.startswith(("#", "*"))]
+
+    assert [line.split(" ", 1)[0] for line in first[:3]] == ["1.", "2.", "3."]
 
 
 def test_the_guides_are_found_in_the_navigation():
