@@ -1,12 +1,14 @@
-"""The tables of README.md, from committed results: entity confidence in and out of domain, and the league.
+"""The tables of README.md, from committed results: entity confidence, ours against rivals, detectors.
 
-python benchmarks/readme_table.py                   # prints that of entities
-python benchmarks/readme_table.py --table league    # prints the league, from docs/results.md
-python benchmarks/readme_table.py --write           # puts each into README.md, where it has a place for it
+python benchmarks/readme_table.py                      # prints that of entities
+python benchmarks/readme_table.py --table rivals       # prints another one
+python benchmarks/readme_table.py --write              # puts each into README.md
 
 A number is the mean over sets; what follows it is the standard deviation of that mean over splits of store and
-validation, for spaCy. "Best rival" is the one method with the lowest mean out of domain, by each metric. The league
-shows the first five methods, ours and the plain softmax, as `knn-ue reproduce all --page docs/results.md` wrote them.
+validation, for spaCy. "Best rival" is the one method with the lowest mean ECE out of domain. Rivals and detectors are
+read from docs/results_reference.md, as `knn-ue reproduce all --scale reference --page` wrote it: the plain softmax,
+temperature scaling and the method of others with the best mean rank out of domain; familiarity, the best detector of
+others by mean AUROC, and the softmax.
 """
 
 import argparse
@@ -20,9 +22,7 @@ import numpy as np
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
-RESULTS = HERE.parent / "docs" / "results.md"
-_LEAGUE = re.compile(r"^\*\*League: .*?\*\*\n\n((?:^\|.*\n)+)", re.MULTILINE)
-_FIRST = 5
+RESULTS = HERE.parent / "docs" / "results_reference.md"
 _SHOWN = {
     "beam": "spaCy's beam score",
     "beam, Platt-scaled": "the same, Platt-scaled",
@@ -67,24 +67,53 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def league() -> str:
-    """Return the Markdown of the first methods of the league, ours and the plain softmax."""
-    found = _LEAGUE.search(RESULTS.read_text(encoding="utf-8"))
+def rivals() -> str:
+    """Return the Markdown of wins / ties / losses of ours against three methods."""
+    league, versus = _rows("League: ECE, E-AURC and Brier score"), _rows("Ours against each method")
+    others = [row for row in league if not row[1].startswith("**")]  # ours are in bold
+    best = min(others, key=lambda row: float(row[4].split()[0]))[1]
+    against = {row[0]: [row[1], row[2], row[5], row[6]] for row in versus}
+    shown = {"softmax": "`softmax`", "temperature": "`temperature`"}
+    if best not in shown:
+        shown[best] = f"`{best}`, the best of others out of domain"
+    return "\n".join(
+        [
+            f"| against, {_seeds(league)} | knn-ue, in domain | out of domain | knn-ue-entity, in domain | out of domain |",
+            "| --- | --: | --: | --: | --: |",
+            *(f"| {words} | {' | '.join(against[name])} |" for name, words in shown.items()),
+        ]
+    )
+
+
+def detectors() -> str:
+    """Return the sentence on familiarity, the best detector of others and the softmax."""
+    league = _rows("League of OOD detection")
+    auroc = {row[1].strip("*"): float(row[4]) for row in league if row[4] != "–"}
+    others = [name for name in auroc if name != "familiarity" and not name.startswith("knn-ue")]
+    best = max(others, key=auroc.__getitem__)
+    return (
+        f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, has "
+        f"{auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} % ([{_seeds(league)}](docs/results_reference.md))."
+    )
+
+
+def _seeds(league: list[list[str]]) -> str:
+    """Return how many seeds the post-hoc methods of a league have."""
+    return f"{max(int(row[-1]) for row in league)} seeds"
+
+
+def _rows(heading: str) -> list[list[str]]:
+    """Return the cells of the table under a heading of the page."""
+    page = RESULTS.read_text(encoding="utf-8")
+    found = re.search(rf"^\*\*{re.escape(heading)}.*?\*\*\n\n((?:^\|.*\n)+)", page, re.MULTILINE)
     if found is None:
-        raise SystemExit("docs/results.md has no league: write it with knn-ue reproduce all --page docs/results.md")
-    heading, rule, *lines = found[1].splitlines()
-    kept = [line for place, line in enumerate(lines) if place < _FIRST or _is_shown(line)]
-    return "\n".join([heading, rule, *kept])
-
-
-def _is_shown(line: str) -> bool:
-    method = line.split("|")[2].strip()
-    return method.startswith("**") or method == "softmax"  # ours are in bold
+        raise SystemExit(f"{RESULTS.name} has no table {heading!r}: write it with knn-ue reproduce all --page")
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[1].splitlines()[2:]]
 
 
 def with_table(text: str, name: str, content: str) -> str:
     """Return the README with the table in its place, unchanged where it has none."""
-    place = re.compile(rf"(<!-- table: {name} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+    place = re.compile(rf"(<!-- table: {name} -->\n+).*?(\n+<!-- end -->)", re.DOTALL)
     return place.sub(lambda match: match[1] + content + match[2], text)
 
 
@@ -139,7 +168,7 @@ def _shown(mean: float, spread: float | None, metric: str) -> str:
     return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
-TABLES = {"entities": table, "league": league}
+TABLES = {"entities": table, "rivals": rivals, "detectors": detectors}
 
 if __name__ == "__main__":
     main()
