@@ -78,7 +78,8 @@ def rivals() -> str:
         shown[best] = f"`{best}`, the best of others out of domain"
     return "\n".join(
         [
-            f"| against, {_seeds(league)} | knn-ue, in domain | out of domain | knn-ue-entity, in domain | out of domain |",
+            f"| against, {_seeds(league)} | knn-ue, in domain | out of domain "
+            "| knn-ue-entity, in domain | out of domain |",
             "| --- | --: | --: | --: | --: |",
             *(f"| {words} | {' | '.join(against[name])} |" for name, words in shown.items()),
         ]
@@ -92,8 +93,8 @@ def detectors() -> str:
     others = [name for name in auroc if name != "familiarity" and not name.startswith("knn-ue")]
     best = max(others, key=auroc.__getitem__)
     return (
-        f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, has "
-        f"{auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} % ([{_seeds(league)}](docs/results_reference.md))."
+        f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, "
+        f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} % ([{_seeds(league)}](docs/results_reference.md))."
     )
 
 

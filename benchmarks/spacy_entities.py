@@ -125,7 +125,7 @@ def read_set(name: str, place: str, key: str, path: Path, options: argparse.Name
     return outputs_from_arrays(stored.arrays, TYPES.class_names), stored.arrays["beam"]
 
 
-def run_set(place: str, path: Path, limit: int, *, copied: bool = False) -> Scored:
+def run_set(place: str, path: Path, limit: int, *, copied: bool = False, beamed: bool = True) -> Scored:
     """Return what the pipeline says of the sentences of a file, or of one perturbed copy of each, without a beam."""
     import spacy
 
@@ -139,7 +139,7 @@ def run_set(place: str, path: Path, limit: int, *, copied: bool = False) -> Scor
     # One row of the file is one sentence, as the metrics count them.
     groups = np.repeat(np.arange(len(examples)), [len(example.predicted) for example in examples])
     outputs = replace(outputs, groups=groups, texts=None, views=None)
-    if copied:
+    if copied or not beamed:
         return outputs, np.zeros(len(find_entities(outputs, outputs.predicted)))
     docs = list(nlp.pipe([example.predicted for example in examples], disable=["ner"]))
     beam: list[float] = []
