@@ -3,14 +3,17 @@
 import errno
 import os
 import signal
+import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
 
 from cli_files import run, start
 from knn_ue import demo as demo_module
+from knn_ue.cli.terminal import announce
 from knn_ue.demo import Demo
 from knn_ue.errors import StorageError
 from knn_ue.evaluation import Evaluation, EvaluationOptions, Table
@@ -245,3 +248,20 @@ def test_shell_completion_is_offered():
 )
 def test_hints_recommend_the_method_for_the_task(task, method, better):
     assert recommended_method(method, task) == better
+
+
+@pytest.mark.parametrize("terminal", ["stderr", "stdout"])
+def test_an_announcement_stands_by_itself_in_whichever_stream_is_a_terminal(monkeypatch, capsys, terminal):
+    monkeypatch.setattr(getattr(sys, terminal), "isatty", lambda: True)
+
+    announce("Open http://127.0.0.1:8000 (Ctrl-C to stop)")
+
+    shown = capsys.readouterr()._asdict()
+    assert "  Open http://127.0.0.1:8000 (Ctrl-C to stop)\n" in click.unstyle(shown.pop(terminal.removeprefix("std")))
+    assert list(shown.values()) == [""]
+
+
+def test_a_log_has_no_announcement_among_its_lines(capsys):
+    announce("Open http://127.0.0.1:8000 (Ctrl-C to stop)")
+
+    assert capsys.readouterr() == ("", "")
