@@ -36,6 +36,7 @@ def test_a_text_is_answered_with_both_confidences_terms_and_neighbors(servers, o
         text = items.nth(place).inner_text()
         assert ("✓ agrees" if near["agrees"] else "✗ differs") in text  # told by words, not by color alone
         assert near["text"] in text and near["label"] in text
+        assert f"distance {near['distance']:.3f}," in text  # in as many digits as `knn-ue explain` prints
     assert page.locator("svg.map .point").count() == 8
     assert page.locator("svg.map .point.same circle").count() == why["n_agreeing"]
 
