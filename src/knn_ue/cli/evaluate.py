@@ -10,7 +10,6 @@ from knn_ue.cli.options import (
     AsJson,
     Device,
     Domain,
-    Overwrite,
     Ue,
     check_writable,
     takes_columns,
@@ -61,7 +60,12 @@ def evaluate(
     address: Address = None,
     workers: Workers = None,
     part_rows: PartRows = 10_000,
-    overwrite: Overwrite = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite", help="Write the report into a folder that holds other files.", rich_help_panel="Report"
+        ),
+    ] = False,
     as_json: AsJson = False,
     *,
     columns: "ColumnNames",
