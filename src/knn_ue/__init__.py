@@ -31,6 +31,7 @@ from knn_ue.calibrators import (
     TemperatureScaling,
     adapt_calibrator,
 )
+from knn_ue.deprecated import register_old_modules
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
 from knn_ue.familiarity import Familiarity
 from knn_ue.methods import load_calibrator, make_calibrator
@@ -77,6 +78,8 @@ __all__ = [
     "make_calibrator",
     "metrics",
 ]
+
+register_old_modules()
 
 
 def __getattr__(name: str) -> object:
