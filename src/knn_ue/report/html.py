@@ -96,12 +96,11 @@ def _summary(report: "Report") -> Iterator[str]:
     sentences = "".join(f"<p>{prose(sentence)}</p>" for sentence in report.headline.lead)
     first = _headline_picture(report)
     shown = "" if first is None else _figure(first, _PICTURES["reliability"])
-    yield f'<div class="opening">{shown}<div class="card lead">{sentences}</div></div>'
-    yield '<dl class="tiles">'
+    yield f'<div class="opening">{shown}<div><div class="card lead">{sentences}</div><dl class="tiles">'
     for card in cards(report):
         yield f'<div><dt>{plain(card.title)}</dt><dd class="big">{prose(card.value)}</dd>'
         yield f'<dd class="{card.verdict or "soft"}">{plain(card.note)}</dd></div>'
-    yield "</dl>"
+    yield "</dl></div></div>"
     yield from map(lead_table, report.headline.tables)
     verdicts = "".join(f"<li>{prose(verdict)}</li>" for verdict in report.headline.verdicts)
     yield f'<div class="card verdicts"><ul>{verdicts}</ul></div>'
