@@ -131,7 +131,9 @@ def test_a_strange_input_is_called_strange_first_and_its_neighbors_are_not_trust
 
     assert lines[0].startswith("Unlike the inputs it was trained on (p = 0.001). ")
     assert lines[1] == "pos: 53.0 % -> 79.0 %"
-    assert lines[-1].endswith("The input is unfamiliar, so its neighbors say little about it.")
+    assert lines[-1].endswith(
+        "The input is unfamiliar: the model places it near these examples, but they say little about it."
+    )
 
 
 def test_no_familiarity_means_no_sentence_about_it():

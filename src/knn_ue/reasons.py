@@ -144,7 +144,7 @@ def _neighbors(explained: Explained) -> str:
     if differs and explained.usual_score is not None and not _names_agreement(explained):
         said.append("Agreement has little influence on the scores of this model.")
     if explained.unfamiliar:
-        said.append("The input is unfamiliar, so its neighbors say little about it.")
+        said.append("The input is unfamiliar: the model places it near these examples, but they say little about it.")
     return " ".join(said)
 
 
