@@ -3,14 +3,19 @@
 import errno
 import os
 import signal
+import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
+from typer.main import get_command
 
 from cli_files import run, start
 from knn_ue import demo as demo_module
+from knn_ue.cli import app
+from knn_ue.cli.terminal import announce
 from knn_ue.demo import Demo
 from knn_ue.errors import StorageError
 from knn_ue.evaluation import Evaluation, EvaluationOptions, Table
@@ -18,7 +23,6 @@ from knn_ue.methods import METHODS, recommended_method
 
 SCORES = {"ece": 0.125, "nll": 0.5, "e_aurc": 0.01}
 COMMANDS = ["train", "fit", "predict", "evaluate", "explain", "demo"]
-INDEX_COMMANDS = ["info", "add", "remove", "compact"]
 
 
 @pytest.fixture
@@ -83,9 +87,19 @@ def test_the_help_names_every_command():
     assert [name for name in [*COMMANDS, "index"] if name not in shown] == []
 
 
-@pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["index", name] for name in INDEX_COMMANDS])
+def commands_in(group, *path):
+    """Yield the words of every command, those inside of groups as well."""
+    for name, command in group.commands.items():
+        yield from commands_in(command, *path, name) if hasattr(command, "commands") else [[*path, name]]
+
+
+@pytest.mark.parametrize("command", list(commands_in(get_command(app))), ids=" ".join)
 def test_the_help_of_each_command_shows_an_example(command):
     assert f"Example: knn-ue {' '.join(command)} " in run(*command, "--help").stdout
+
+
+def test_an_argument_that_may_be_repeated_has_three_dots():
+    assert "UE TEXT... " in run("explain", "--help").stdout
 
 
 def test_a_paragraph_of_the_help_is_not_torn_where_the_source_ends_its_line():
@@ -245,3 +259,20 @@ def test_shell_completion_is_offered():
 )
 def test_hints_recommend_the_method_for_the_task(task, method, better):
     assert recommended_method(method, task) == better
+
+
+@pytest.mark.parametrize("terminal", ["stderr", "stdout"])
+def test_an_announcement_stands_by_itself_in_whichever_stream_is_a_terminal(monkeypatch, capsys, terminal):
+    monkeypatch.setattr(getattr(sys, terminal), "isatty", lambda: True)
+
+    announce("Open http://127.0.0.1:8000 (Ctrl-C to stop)")
+
+    shown = capsys.readouterr()._asdict()
+    assert "  Open http://127.0.0.1:8000 (Ctrl-C to stop)\n" in click.unstyle(shown.pop(terminal.removeprefix("std")))
+    assert list(shown.values()) == [""]
+
+
+def test_a_log_has_no_announcement_among_its_lines(capsys):
+    announce("Open http://127.0.0.1:8000 (Ctrl-C to stop)")
+
+    assert capsys.readouterr() == ("", "")

@@ -347,6 +347,48 @@ def test_evaluate_writes_the_report_it_is_asked_for(text, tmp_path):
     assert "raw" in result.stdout
 
 
+def _report_into(text, place, *more):
+    """Evaluate without a bootstrap draw and without pictures: what is tested is the folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("knn_ue.report.report.draw_pictures", lambda *_: ())
+        return run("evaluate", text.ue, "--test", text.test, "--report", place, "--bootstrap", 0, *more)
+
+
+def test_a_report_is_not_written_among_the_files_of_others_unless_told_to(text, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+
+    refused = _report_into(text, tmp_path)
+    found = sorted(path.name for path in tmp_path.iterdir())
+    written = _report_into(text, tmp_path, "--overwrite")
+
+    assert (refused.exit_code, refused.stderr, found) == (
+        1,
+        f"knn-ue: {tmp_path} already exists: pass --overwrite or choose another folder\n",
+        ["thesis.txt"],
+    )
+    assert written.exit_code == 0 and (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md", "report.json"])
+def test_a_report_that_knn_ue_did_not_write_is_never_replaced(text, tmp_path, name):
+    (tmp_path / name).write_text("{}")
+
+    result = _report_into(text, tmp_path, "--overwrite")
+
+    assert (result.exit_code, (tmp_path / name).read_text()) == (1, "{}")
+    assert f"{tmp_path} has a {name} that knn-ue evaluate did not write: choose another folder" in result.stderr
+
+
+def test_an_earlier_report_is_written_again(text, tmp_path):
+    _report_into(text, tmp_path / "report")
+    (tmp_path / "report" / "report.html").write_text("old")
+
+    result = _report_into(text, tmp_path / "report")
+
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "report" / "report.html").read_text(encoding="utf-8") != "old"
+
+
 def test_explain_refuses_half_a_pair(files):
     if files.name != "pair":
         pytest.skip("for pairs")

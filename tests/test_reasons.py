@@ -121,8 +121,8 @@ def test_what_the_model_does_to_all_is_told_from_what_this_input_does():
     assert list(sentences(found).values()) == [
         "Model-wide: in a typical neighborhood, calibration raises the model's 53.0 % to 85.0 %.",
         "This input: its neighborhood lowers that to 79.0 %.",
-        "16 of the 32 nearest training examples are labeled pos, as predicted (usually 30). Most of them are labeled "
-        "neg (17 of 32). Agreement has little influence on the scores of this model.",
+        "16 of the 32 nearest training examples are labeled pos, as predicted (usually 30). Most of the neighbors "
+        "are labeled neg (17 of 32). Agreement has little influence on the scores of this model.",
     ]
 
 
@@ -131,7 +131,9 @@ def test_a_strange_input_is_called_strange_first_and_its_neighbors_are_not_trust
 
     assert lines[0].startswith("Unlike the inputs it was trained on (p = 0.001). ")
     assert lines[1] == "pos: 53.0 % -> 79.0 %"
-    assert lines[-1].endswith("The input is unfamiliar, so its neighbors say little about it.")
+    assert lines[-1].endswith(
+        "The input is unfamiliar: the model places it near these examples, but they say little about it."
+    )
 
 
 def test_no_familiarity_means_no_sentence_about_it():

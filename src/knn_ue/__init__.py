@@ -31,9 +31,11 @@ from knn_ue.calibrators import (
     TemperatureScaling,
     adapt_calibrator,
 )
+from knn_ue.deprecated import register_old_modules
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
 from knn_ue.familiarity import Familiarity
 from knn_ue.methods import load_calibrator, make_calibrator
+from knn_ue.storage import library_version
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.weighting import WeightParams
@@ -41,6 +43,8 @@ from knn_ue.weighting import WeightParams
 if TYPE_CHECKING:
     from knn_ue.evaluation import Evaluation, evaluate
     from knn_ue.pipeline import UncertaintyPipeline
+
+    __version__: str
 
 # Loaded when first asked for, so that those who only want the arrays do not wait for the rest.
 _LATER = {
@@ -78,8 +82,12 @@ __all__ = [
     "metrics",
 ]
 
+register_old_modules()
+
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return library_version()
     if name not in _LATER:
         raise AttributeError(f"module 'knn_ue' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

@@ -136,13 +136,15 @@ def _neighbors(explained: Explained) -> str:
     compared = f" (usually {usual})" if differs else ""
     said = [f"{count} {n} nearest training examples are labeled {explained.label}, as predicted{compared}."]
     if explained.majority_label is not None and explained.n_majority is not None:
-        most = "Most of them are" if 2 * explained.n_majority > n else "Their most common label is another one:"
+        most = (
+            "Most of the neighbors are" if 2 * explained.n_majority > n else "Their most common label is another one:"
+        )
         labeled = "labeled " if 2 * explained.n_majority > n else ""
         said.append(f"{most} {labeled}{explained.majority_label} ({explained.n_majority} of {n}).")
     if differs and explained.usual_score is not None and not _names_agreement(explained):
         said.append("Agreement has little influence on the scores of this model.")
     if explained.unfamiliar:
-        said.append("The input is unfamiliar, so its neighbors say little about it.")
+        said.append("The input is unfamiliar: the model places it near these examples, but they say little about it.")
     return " ".join(said)
 
 

@@ -29,6 +29,7 @@ def test_a_text_is_answered_with_both_confidences_terms_and_neighbors(servers, o
     shown = page.inner_text("#answer")
     assert f"{100 * why['raw_score']:.1f} %" in shown and f"{100 * why['score']:.1f} %" in shown
     assert page.inner_text(".predicted strong") == why["label"]
+    assert [sentence for sentence in why["in_words"].values() if sentence not in " ".join(shown.split())] == []
     assert page.locator(".bar.term").count() == 2
     items = page.locator(".neighbors > li")
     assert items.count() == 8
@@ -36,6 +37,7 @@ def test_a_text_is_answered_with_both_confidences_terms_and_neighbors(servers, o
         text = items.nth(place).inner_text()
         assert ("✓ agrees" if near["agrees"] else "✗ differs") in text  # told by words, not by color alone
         assert near["text"] in text and near["label"] in text
+        assert f"distance {near['distance']:.3f}," in text  # in as many digits as `knn-ue explain` prints
     assert page.locator("svg.map .point").count() == 8
     assert page.locator("svg.map .point.same circle").count() == why["n_agreeing"]
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from fakes import FixedTemperature
 from knn_ue.arrays import softmax
 from knn_ue.evaluation import Comparison, answered_sets
@@ -30,8 +32,17 @@ def test_each_set_has_a_sentence_that_anyone_understands(hard_toy):
 
     said = f"overstates its accuracy by {100 * gap:.1f} points"
     assert gap > 0.005
-    assert lead[0] == f"On test (in domain), the model {said}; calibrated with a, it {said}."
+    assert lead[0] == f"On test (in domain), the model {said}; calibrated with a, by {100 * gap:.1f} points."
     assert lead[1] == "No prediction changes, only the confidence."
+
+
+@pytest.mark.parametrize(
+    ("temperature", "said"), [(1.0, "by "), (100.0, "it understates its accuracy by ")], ids=["same kind", "other kind"]
+)
+def test_a_gap_of_another_kind_is_named_again(hard_toy, temperature, said):
+    lead = headline(answered_sets({"a": FixedTemperature(temperature)}, hard_toy[2]), "a", []).lead
+
+    assert lead[0].split("calibrated with a, ")[1].startswith(said)
 
 
 def test_a_set_without_labels_has_its_mean_confidence(toy):

@@ -10,7 +10,7 @@ import pytest
 from knn_ue.calibrators import TemperatureScaling
 from knn_ue.evaluation import STYLES
 from knn_ue.methods import make_calibrator
-from knn_ue.report import build_report
+from knn_ue.report import LeadTable, build_report
 from knn_ue.types import Outputs
 
 STRANGE = "<script>alert('x')</script> & \"quoted\" مرحبا 🙂 \x00 end"
@@ -73,6 +73,21 @@ def scaling(toy):
 
 def small(toy, **changes):
     return dataclasses.replace(toy[2].take(slice(0, 100)), **changes)
+
+
+def places(text, *marks):
+    """Return where each of the marks first occurs, which must be somewhere."""
+    return [text.index(mark) for mark in marks]
+
+
+def test_the_summary_has_the_picture_the_sentences_the_cards_and_then_the_tables(report):
+    table = LeadTable(caption="a lead table", headings=("set", "n"), rows=(("test", "1"),))
+    led = dataclasses.replace(report, headline=dataclasses.replace(report.headline, tables=(table,)))
+
+    html = places(led.to_html(), "<figure", report.headline.lead[0][:20], 'class="tiles"', table.caption)
+    markdown = places(led.to_markdown(), report.headline.lead[0][:20], "Right answers on test", table.caption)
+
+    assert html == sorted(html) and markdown == sorted(markdown)
 
 
 def test_every_element_of_the_page_is_closed(page):

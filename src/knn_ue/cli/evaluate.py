@@ -15,6 +15,7 @@ from knn_ue.cli.options import (
     takes_columns,
 )
 from knn_ue.cli.terminal import cut_note, loading, print_evaluation, progress_bars, say
+from knn_ue.errors import StorageError
 
 if TYPE_CHECKING:
     from knn_ue.calibrators import Calibrator
@@ -59,6 +60,12 @@ def evaluate(
     address: Address = None,
     workers: Workers = None,
     part_rows: PartRows = 10_000,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite", help="Write the report into a folder that holds other files.", rich_help_panel="Report"
+        ),
+    ] = False,
     as_json: AsJson = False,
     *,
     columns: "ColumnNames",
@@ -75,7 +82,7 @@ def evaluate(
     from knn_ue.report import build_report
 
     if report is not None:
-        check_writable(report)
+        _check_report_folder(report, overwrite=overwrite)
     with loading(ue):
         pipe = UncertaintyPipeline.load(ue, device=device).patient()
     sources, named = _named(ood or []), Columns(**columns)
@@ -113,6 +120,21 @@ def evaluate(
         typer.echo(evaluation.to_json(), nl=False)
     else:
         print_evaluation(evaluation)
+
+
+def _check_report_folder(out: Path, *, overwrite: bool) -> None:
+    """Raise unless a report may be written to `out`: an earlier one is replaced, a file of others never is."""
+    from knn_ue.report import ReportFiles
+
+    check_writable(out)
+    files = ReportFiles.inside(out)
+    if not out.exists() or not any(out.iterdir()) or files.are_a_report():
+        return
+    taken = [path.name for path in files if path.exists()]
+    if taken:
+        raise StorageError(f"{out} has a {taken[0]} that knn-ue evaluate did not write: choose another folder")
+    if not overwrite:
+        raise StorageError(f"{out} already exists: pass --overwrite or choose another folder")
 
 
 def _encoded(

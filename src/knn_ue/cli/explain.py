@@ -15,7 +15,7 @@ def explain(
     ue: Ue,
     texts: Annotated[
         list[str],
-        typer.Argument(metavar="TEXT...", help="Texts to explain; for pairs, a premise and a hypothesis each."),
+        typer.Argument(metavar="TEXT", help="Texts to explain; for pairs, a premise and a hypothesis each."),
     ],
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of neighbors to show.")] = 5,
     domain: Domain = None,

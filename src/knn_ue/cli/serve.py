@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knn_ue.cli.options import Device, Ue, takes_columns
-from knn_ue.cli.terminal import exit_code
+from knn_ue.cli.terminal import announce, exit_code
 from knn_ue.errors import InvalidInputError, require
 
 if TYPE_CHECKING:
@@ -143,8 +143,9 @@ def serve(
         trust_remote_code=trust_remote_code,
         device=device,
     )
+    announce(f"Loading the model of {ue} ...")
     try:
-        run(ue, options, on_listening=lambda address: typer.echo(f"Open {address} (Ctrl-C to stop)"))
+        run(ue, options, on_listening=lambda address: announce(f"Open {address} (Ctrl-C to stop)"))
     except KeyboardInterrupt as stop:  # uvicorn has finished what was begun, and hands the signal on
         raise typer.Exit(exit_code(stop)) from None
 

@@ -58,6 +58,14 @@ def loading(what: object) -> Iterator[None]:
         yield
 
 
+def announce(sentence: str) -> None:
+    """Show a person the one line to look for among log lines; a log gets nothing, so that each line of it is JSON."""
+    for stream, is_err in ((sys.stderr, True), (sys.stdout, False)):
+        if stream.isatty():
+            typer.secho(f"\n  {sentence}\n", bold=True, err=is_err)
+            return
+
+
 def say(sentence: str) -> None:
     """Tell a person something that is not data."""
     typer.echo(sentence, err=True)

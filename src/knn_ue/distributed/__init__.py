@@ -1,7 +1,7 @@
 """Batch work on a Ray cluster: many files, many workers, every row once in the output (extra [ray])."""
 
 from knn_ue.distributed.evaluating import evaluate_files
-from knn_ue.distributed.predicting import Predicted, predict_files
+from knn_ue.distributed.predicting import PredictedFiles, predict_files
 from knn_ue.distributed.storing import build_store
 
-__all__ = ["Predicted", "build_store", "evaluate_files", "predict_files"]
+__all__ = ["PredictedFiles", "build_store", "evaluate_files", "predict_files"]

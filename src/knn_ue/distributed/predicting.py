@@ -33,7 +33,7 @@ class PartDone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predicted:
+class PredictedFiles:
     """A finished run: the files of answers in the order of the inputs."""
 
     folder: Path
@@ -72,7 +72,7 @@ def predict_files(
     columns: Columns | None = None,
     device: str = "auto",
     progress: Progress | None = None,
-) -> Predicted:
+) -> PredictedFiles:
     """Answer every row of the `inputs` with the UE folder `ue` on a Ray cluster, into the folder `output`.
 
     Every node must see the same paths. Each part of `part_rows` lines is answered by one worker and appears in one
@@ -106,7 +106,7 @@ def _run(
     columns: Columns,
     device: str,
     progress: Progress | None,
-) -> Predicted:
+) -> PredictedFiles:
     _remove_drafts(folder)
     done = {part.number: _summary(folder / part.name) for part in manifest.parts if (folder / part.name).exists()}
     n_resumed = len(done)
@@ -129,7 +129,9 @@ def _run(
                 n_workers,
                 finished,
             )
-    result = Predicted(folder=folder, parts=tuple(done[part.number] for part in manifest.parts), n_resumed=n_resumed)
+    result = PredictedFiles(
+        folder=folder, parts=tuple(done[part.number] for part in manifest.parts), n_resumed=n_resumed
+    )
     summary = {"rows": result.n_rows, "abstained": result.n_abstained, "parts": [asdict(part) for part in result.parts]}
     write_file(folder / DONE, _json(summary))
     return result

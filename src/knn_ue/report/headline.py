@@ -69,7 +69,7 @@ def _claim(name: str, answered: AnsweredSet, method: str) -> str:
         confidence, correct = top_label(probs, labels, None, None)
         gaps.append(float(confidence.mean() - correct.mean()))
     where = "in domain" if name == TEST else "out of domain"
-    return f"On {name} ({where}), the model {_gap(gaps[0])}; calibrated with {method}, it {_gap(gaps[1])}."
+    return f"On {name} ({where}), the model {_gap(gaps[0])}; calibrated with {method}, {_gap_after(*gaps)}."
 
 
 def _gap(gap: float) -> str:
@@ -80,7 +80,21 @@ def _gap(gap: float) -> str:
     """
     if abs(gap) < _MATCHES:
         return "matches its accuracy on average"
-    return f"{'overstates' if gap > 0 else 'understates'} its accuracy by {100 * abs(gap):.1f} points"
+    return f"{'overstates' if gap > 0 else 'understates'} its accuracy {_points(gap)}"
+
+
+def _gap_after(before: float, after: float) -> str:
+    """Return what the gap after calibration means, said shortly where it is one of the same kind.
+
+    >>> _gap_after(0.102, 0.051), _gap_after(0.102, 0.001)
+    ('by 5.1 points', 'it matches its accuracy on average')
+    """
+    same = (before > 0) == (after > 0) and min(abs(before), abs(after)) >= _MATCHES
+    return _points(after) if same else f"it {_gap(after)}"
+
+
+def _points(gap: float) -> str:
+    return f"by {100 * abs(gap):.1f} points"
 
 
 def _changed_answers(sets: Mapping[str, AnsweredSet], method: str) -> str:

@@ -92,15 +92,16 @@ def _about(report: "Report") -> str:
 
 
 def _summary(report: "Report") -> Iterator[str]:
-    yield f'<div class="card lead">{"".join(f"<p>{prose(sentence)}</p>" for sentence in report.headline.lead)}</div>'
-    yield from map(lead_table, report.headline.tables)
-    if (first := _headline_picture(report)) is not None:
-        yield _figure(first, _PICTURES["reliability"])
-    yield '<dl class="tiles">'
+    """Yield what everyone should see: the picture, a sentence per set, four cards; then tables and verdicts."""
+    sentences = "".join(f"<p>{prose(sentence)}</p>" for sentence in report.headline.lead)
+    first = _headline_picture(report)
+    shown = "" if first is None else _figure(first, _PICTURES["reliability"])
+    yield f'<div class="opening">{shown}<div><div class="card lead">{sentences}</div><dl class="tiles">'
     for card in cards(report):
         yield f'<div><dt>{plain(card.title)}</dt><dd class="big">{prose(card.value)}</dd>'
         yield f'<dd class="{card.verdict or "soft"}">{plain(card.note)}</dd></div>'
-    yield "</dl>"
+    yield "</dl></div></div>"
+    yield from map(lead_table, report.headline.tables)
     verdicts = "".join(f"<li>{prose(verdict)}</li>" for verdict in report.headline.verdicts)
     yield f'<div class="card verdicts"><ul>{verdicts}</ul></div>'
     for note in report.notes:
@@ -145,11 +146,13 @@ def _figure(picture: Picture, introduced: tuple[str, str] | None = None) -> str:
     svg = picture.svg.replace("<svg ", f'<svg role="img" aria-label="{plain(picture.alt)}" ', 1)
     where = "in domain" if picture.set_name == TEST else "out of domain"
     caption = f"<strong>{name_of(picture.set_name)}</strong> ({where}). {prose(picture.description)}"
-    kind = "card"
-    if introduced is not None:
-        caption = f"<strong>{plain(introduced[0])}</strong> {prose(introduced[1])}<br>{caption}"
-        kind = "card headline"
-    return f'<figure class="{kind}"><div class="paper">{svg}</div>\n<figcaption>{caption}</figcaption></figure>'
+    if introduced is None:
+        return f'<figure class="card"><div class="paper">{svg}</div>\n<figcaption>{caption}</figcaption></figure>'
+    question, what_to_look_for = map(prose, introduced)
+    return (
+        f'<figure class="card headline"><p class="question">{question}</p><div class="paper">{svg}</div>\n'
+        f"<figcaption>{what_to_look_for}<br>{caption}</figcaption></figure>"
+    )
 
 
 def _mistakes(report: "Report") -> Iterator[str]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def to_markdown(report: "Report") -> str:
     """Return the whole report as Markdown."""
     parts = [f"# {escaped(report.title)}", *map(escaped, report.headline.lead)]
-    parts += map(_lead_table, report.headline.tables)
     parts.append("\n".join(["| | | |", "|---|--:|---|", *map(_card, cards(report))]))
+    parts += map(_lead_table, report.headline.tables)
     parts.append("\n".join(f"- {escaped(verdict)}" for verdict in report.headline.verdicts))
     parts += [f"> {escaped(note)}" for note in report.notes]
     parts += ["## The numbers", report.evaluation.to_markdown().strip()]

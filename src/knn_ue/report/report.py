@@ -2,7 +2,7 @@
 
 import json
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,22 @@ class ReportFiles:
     html: Path
     markdown: Path
     json: Path
+
+    @classmethod
+    def inside(cls, folder: Path) -> "ReportFiles":
+        """Return where a report in `folder` is, or would be."""
+        return cls(html=folder / "report.html", markdown=folder / "report.md", json=folder / "report.json")
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter((self.html, self.markdown, self.json))
+
+    def are_a_report(self) -> bool:
+        """Say whether these files are an earlier report, which may be written again."""
+        try:
+            content = json.loads(self.json.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return isinstance(content, dict) and {"tables", "headline", "context"} <= content.keys()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +108,7 @@ class Report:
         whole and one after the other: a crash or a reader in between may find files of two reports.
         """
         folder = Path(out)
-        files = ReportFiles(html=folder / "report.html", markdown=folder / "report.md", json=folder / "report.json")
+        files = ReportFiles.inside(folder)
         texts = {files.html: self.to_html(), files.markdown: self.to_markdown(), files.json: self.to_json()}
         way_out = "choose another folder or free some space"
         with storage_errors(f"the report cannot be written to {folder}", way_out), created_folder(folder):

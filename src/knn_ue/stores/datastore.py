@@ -8,15 +8,8 @@ from threading import RLock
 
 import numpy as np
 
-from knn_ue.arrays import (
-    FloatArray,
-    IntArray,
-    check_positive,
-    float_matrix,
-    id_vector,
-    label_vector,
-    text_tuple,
-)
+from knn_ue.arrays import FloatArray, IntArray, check_positive, float_matrix, id_vector, label_vector, text_tuple
+from knn_ue.deprecated import renamed_method
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.shown import Shown
 from knn_ue.storage import FolderContent, generation_of, locked, parse_folder, storage_errors
@@ -297,6 +290,8 @@ class Datastore(Shown):
         store._lock = RLock()
         store._state = replace(self._state, added=replace(self._state.added, shared=True), stored=None, journal=None)
         return store
+
+    detached = renamed_method("knn_ue.stores.Datastore.detached")
 
     def check_unchanged(self) -> None:
         """Raise if another process has written to this store's folder since it was loaded."""

@@ -77,6 +77,15 @@ def check_nothing_lost(path, writers):
                 assert found[number] == (text, "pos")
 
 
+def test_every_line_that_a_server_without_a_terminal_prints_is_json(folder):
+    with serving(folder()) as server:
+        server.end()
+
+        events = [json.loads(line)["event"] for line in server.lines]
+
+    assert events == ["ready", "listening", "stopped"]
+
+
 def test_kill_nine_at_random_moments_loses_nothing_that_was_acknowledged(folder):
     path = folder()
     writers = []

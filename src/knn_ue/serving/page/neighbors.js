@@ -1,7 +1,7 @@
 // The nearest training examples: as a list, and on a map.
 
 import { remove } from "./api.js";
-import { el, number } from "./dom.js";
+import { el } from "./dom.js";
 import { map } from "./map.js";
 
 /** The cards of the neighbors of one text or word: a list, and a map where there is one. */
@@ -44,7 +44,7 @@ function item(near, drawn, context) {
       { class: "near-head" },
       mark,
       el("strong", {}, near.label),
-      el("span", { class: "soft" }, `distance ${number(near.distance)}, id ${near.id}`),
+      el("span", { class: "soft" }, `distance ${near.distance.toFixed(3)}, id ${near.id}`),
       context.page.info.read_only ? null : forget(near, context),
     ),
     text(near),
