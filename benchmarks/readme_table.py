@@ -94,7 +94,8 @@ def detectors() -> str:
     best = max(others, key=auroc.__getitem__)
     return (
         f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, "
-        f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} % ([{_seeds(league)}](docs/results_reference.md))."
+        f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} % "
+        f"([{_seeds(league)}](docs/results_reference.md))."
     )
 
 
