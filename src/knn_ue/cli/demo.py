@@ -19,7 +19,7 @@ def demo(
         bool, typer.Option("--toy", help="Use a toy problem on arrays: takes seconds, needs no extra packages.")
     ] = False,
 ) -> None:
-    """Fine-tune MiniLM on film reviews, calibrate it, evaluate it in and out of domain, explain, and write a report.
+    """Fine-tune MiniLM on movie reviews, calibrate it, evaluate it in and out of domain, explain, and write a report.
 
     Takes minutes the first time, then seconds: model and outputs are cached in DIR/cache (or $KNN_UE_CACHE).
 

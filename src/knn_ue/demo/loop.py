@@ -140,7 +140,7 @@ def _whole(share: float) -> str:
 
 
 def _shown(name: str) -> str:
-    return "film reviews it was not trained on" if name == TEST else name
+    return "movie reviews it was not trained on" if name == TEST else name
 
 
 def _after(met: MetDomain, n_labels: int) -> str:

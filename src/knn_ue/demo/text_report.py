@@ -48,7 +48,7 @@ def written_report(
         calibrators,
         sets[TEST],
         {name: outputs for name, outputs in sets.items() if name != TEST},
-        title="A film model meets Amazon, the New York Times and tweets: it notices, asks for 50 labels, and adapts",
+        title="A movie model meets Amazon, the New York Times and tweets: it notices, asks for 50 labels, and adapts",
         lead=(loop.sentence,),
         lead_tables=loop.tables,
         method="knn-ue",
@@ -101,7 +101,7 @@ def _signature(folder: Path, key: str) -> str:
 
 _QUICK = "Made with --quick from a few hundred texts: the numbers mean little."
 _NOTES = (
-    "The model learned from film reviews only; Amazon, the New York Times and Twitter are out of domain.",
+    "The model learned from movie reviews only; Amazon, the New York Times and Twitter are out of domain.",
     "The neighbors are the texts the model was trained on, whose labels it may have memorized, so they agree with it "
     "more often than labels of new texts would. Compare knn-ue with knn-ue-no-label to see the effect.",
     "One training run with one seed: intervals cover the choice of test rows, not the variation between training runs.",
