@@ -75,7 +75,7 @@ def rivals() -> str:
     against = {row[0]: [row[1], row[2], row[5], row[6]] for row in versus}
     shown = {"softmax": "`softmax`", "temperature": "`temperature`"}
     if best not in shown:
-        shown[best] = f"`{best}`, the best of others out of domain"
+        shown[best] = f"`{best}`, the best other method out of domain"
     return "\n".join(
         [
             f"| against, {_seeds(league)} | knn-ue, in domain | out of domain "
@@ -142,7 +142,7 @@ def _tagger_rows(transfers: Mapping[str, Any]) -> dict[str, str]:
     return {
         "softmax, product": "softmax",
         "temperature, product": "temperature",
-        best: f"best of {len(rivals)} rivals: {best} over words",
+        best: f"best of {len(rivals)} others: {best} over words",
         "knn-ue-entity": "**knn-ue-entity**",
     }
 

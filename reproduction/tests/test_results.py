@@ -77,6 +77,13 @@ def test_a_page_of_an_unfinished_run_begins_with_that(results):
     assert "In progress" not in to_markdown(finished)
 
 
+def test_the_title_names_the_scale_and_the_data_of_a_run_without_files(results):
+    facts = {"scale": "small", "data": "VADER's ratings"}
+
+    assert to_markdown(replace(results, facts=facts)).startswith("# Results on VADER's ratings, small scale\n")
+    assert to_markdown(replace(results, facts={"scale": "small"})).startswith("# Results, small scale\n")
+
+
 def test_the_published_number_stands_beside_ours(results):
     text = to_markdown(results)
 

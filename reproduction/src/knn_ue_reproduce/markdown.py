@@ -11,8 +11,8 @@ from knn_ue_reproduce.tables import FilledTable
 
 def to_markdown(results: Results, name: str = "results") -> str:
     """Return the page; its pictures are files beside it, as `picture_file` names them after the page's own `name`."""
-    scale = results.facts.get("scale")
-    lines = [f"# Results, {scale} scale" if scale else "# Results", ""]
+    data, scale = results.facts.get("data"), results.facts.get("scale")
+    lines = [f"# Results{f' on {data}' if data else ''}{f', {scale} scale' if scale else ''}", ""]
     if results.summary.missing:
         lines += ["*In progress: some cells are not measured yet. They are listed at the end.*", ""]
     lines += _first_page(results, name)

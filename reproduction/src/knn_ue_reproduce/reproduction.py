@@ -172,6 +172,8 @@ class Reproduction:
         trained, tried = self._training_seconds(outcome)
         spent = tried + sum(content.get("seconds", 0.0) for content in outcome.found.values())
         facts = {"command": f"`{command}`", "scale": self.scale.name, "seeds": seeds or "none measured"}
+        if self.request.data is None and self.scale.name != "paper":
+            facts["data"] = "VADER's ratings"
         facts["run time"] = (
             f"{duration(spent)} of wall-clock time in all on one core; {len(trained)} trainings of "
             f"{duration(sum(trained) / len(trained))} on average"
