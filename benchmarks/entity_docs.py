@@ -2,6 +2,7 @@
 
     python benchmarks/entity_docs.py [--results benchmarks/entities.json] [--choices benchmarks/entity_choices.json]
 
+`--trained` has the methods that train the model in their own way, and slow ones, as measured earlier.
 A table stands between the lines <!-- table: NAME --> and <!-- end -->.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from entity_tables import OURS
+from knn_ue.entities import INGREDIENTS
 
 ROOT = Path(__file__).parents[1]
 SETS = ("wikineural", "wikigold", "politics", "science", "web", "btc")
@@ -30,17 +32,19 @@ Found = dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "entities.json")
+    parser.add_argument("--trained", type=Path, default=ROOT / "benchmarks" / "entities_trained.json")
     parser.add_argument("--choices", type=Path, default=ROOT / "benchmarks" / "entity_choices.json")
     parser.add_argument("--warnings", type=Path, default=ROOT / "benchmarks" / "entity_warnings.json")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "entity_results.md")
     arguments = parser.parse_args()
-    found = json.loads(arguments.results.read_text())
+    found, trained = (json.loads(file.read_text()) for file in (arguments.results, arguments.trained))
     tables: dict[str, Callable[[], list[str]]] = {
         "transfers": lambda: transfers(found),
         "overall": lambda: overall(found),
-        "fewer": lambda: fewer(found),
-        "ingredients": lambda: by_place(found, "variants", "all seven"),
-        "sizes": lambda: by_place(found, "sizes", "as above"),
+        "trained": lambda: overall(trained),
+        "fewer": lambda: fewer(trained),
+        "ingredients": lambda: varied(found, "variants", f"all {len(INGREDIENTS)}"),
+        "sizes": lambda: varied(found, "sizes", "as above"),
         "sentences": lambda: sentences(found),
         "choices": lambda: choices(json.loads(arguments.choices.read_text())),
         "thresholds": lambda: thresholds(json.loads(arguments.warnings.read_text())),
@@ -136,15 +140,23 @@ def fewer(found: Found) -> list[str]:
     return lines
 
 
-def by_place(found: Found, part: str, own: str) -> list[str]:
-    """Return ECE / E-AURC of each variant or size, one column a place."""
-    places = [place for place in PLACES if place in found]
-    names = list(dict.fromkeys(name for place in places for name in found[place][part]))
-    lines = [row(["", *places]), f"|---|{'--:|' * len(places)}"]
-    table = {own: {place: found[place]["methods"][OURS] for place in places}}
-    table |= {name: {place: found[place][part].get(name) for place in places} for name in names}
+def varied(found: Found, part: str, own: str) -> list[str]:
+    """Return ECE / E-AURC of each variant or size: each model in domain, and its mean over the other sets."""
+    kinds = {f"{place.split(' > ')[0]}, {'out of domain' if place in ABROAD else 'in domain'}": [] for place in PLACES}
+    for place in (place for place in PLACES if place in found):
+        kinds[f"{place.split(' > ')[0]}, {'out of domain' if place in ABROAD else 'in domain'}"].append(place)
+    names = list(dict.fromkeys(name for place in found for name in found[place][part]))
+    table = {own: {place: found[place]["methods"][OURS] for place in found}}
+    table |= {
+        name: {place: found[place][part][name] for place in found if name in found[place][part]} for name in names
+    }
+    lines = [row(["", *kinds]), f"|---|{'--:|' * len(kinds)}"]
     for name, values in table.items():
-        cells = ["–" if v is None else f"{v['ece'][0]:.1f} / {v['e_aurc'][0]:.0f}" for v in values.values()]
+        cells = []
+        for places in kinds.values():
+            known = [values[place] for place in places if place in values]
+            ece, e_aurc = (statistics.mean(v[key][0] for v in known) if known else None for key in ("ece", "e_aurc"))
+            cells.append("–" if ece is None else f"{ece:.1f} / {e_aurc:.0f}")
         lines.append(row([name, *cells]))
     return lines
 
@@ -183,6 +195,7 @@ def choices(found: Found) -> list[str]:
 
 def thresholds(found: Found) -> list[str]:
     """Return the share of right warnings and of missed entities found, mean over seeds and styles."""
+    found = {name: cell for name, cell in found.items() if "choices" in cell}
     domains = list(dict.fromkeys(cell.rsplit("-", 1)[0] for cell in found))
     heads = [f"{domain}, {kind}" for domain in domains for kind in ("plain", "perturbed")]
     lines = [row(["warnings right % / found %", *heads]), f"|---|{'--:|' * len(heads)}"]

@@ -5,7 +5,7 @@
 The folders, models and sets are those of `benchmarks/entities.py`; outputs that it kept are used again. "Without" is
 the same regression, fitted on the same sentences without their words, with warnings from 0.3 on. The threshold where
 capitals are meant was chosen on unused training sentences, plain and perturbed (`entity_shifts.py`);
---styles names those to read. `--parts choices` reads no test or out-of-domain set.
+--styles names those to read. `--parts choices` reads no test or out-of-domain set. Other parts in FILE stay.
 """
 
 import argparse
@@ -43,6 +43,8 @@ def main() -> None:
     tables = {"choices": thresholds, "transfers": warnings}
     print("\n\n".join("\n".join(tables[part](found)) for part in arguments.parts))
     if arguments.json:
+        known = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
+        found = {name: known.get(name, {}) | found.get(name, {}) for name in known | found}
         arguments.json.write_text(json.dumps(found, separators=(",", ":")).replace("},", "},\n") + "\n")
 
 
