@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.adapting import Adaptation, LabeledScores, adapt_units
+from knn_ue.adapting import MIN_ROWS, Adaptation, LabeledScores, adapt_units
 from knn_ue.answers import AnyAnswer
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.calibrators import labeled_scores
@@ -53,8 +53,8 @@ def adapt_fitted(
 ) -> tuple[Fitted, Adaptation]:
     """Return what a folder holds after adapting to a domain, and what it changes.
 
-    With `add` the labels join those the domain has, else they replace them. Rows that are no random sample are
-    measured, but neither kept nor used unless `force` is given.
+    With `add` the labels join those the domain has, else they replace them, if there are enough. Rows that are no
+    random sample are measured, but neither kept nor used unless `force` is given.
     """
     check_domain_name(domain)
     scores: Mapping[str, LabeledScores] = labeled_scores(
@@ -71,8 +71,24 @@ def adapt_fitted(
     adaptation = adapt_units(scores, familiarity=familiarity, random_sample=random_sample, force=force)
     if not random_sample and not force:
         return fitted, adaptation
+    if before is not None and not force:
+        adaptation = replace(adaptation, doubts=(*_lost(domain, before.adaptation, adaptation), *adaptation.doubts))
+        if adaptation.n_rows < min(MIN_ROWS, before.adaptation.n_rows):
+            return fitted, adaptation
     domains = {**fitted.domains, domain: Domain(adaptation=adaptation, labeled=scores)}
     return replace(fitted, domains=domains), adaptation
+
+
+def _lost(domain: str, before: Adaptation, now: Adaptation) -> tuple[str, ...]:
+    """Return what becomes of the labels and the scale that a domain has, where that is not what one expects."""
+    if now.n_rows < min(MIN_ROWS, before.n_rows):
+        return (
+            f"the domain {domain} stays as it was, with its {before.n_rows} labeled rows: add these to them (--add, "
+            f"add=True), or give at least {MIN_ROWS}",
+        )
+    if before.applied and not now.applied:
+        return (f"the domain {domain} had a scale, which is removed: it has the general scores now",)
+    return ()
 
 
 def _joint_mean(before: Adaptation, familiarity: float | None, n_rows: int) -> float | None:
