@@ -129,6 +129,11 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         _check_writable(service)
         examples = inputs.read_labeled(service.served, body.examples, service.options)
         note(request.scope, n_items=len(examples))
+        if body.random_sample and body.labels_of is None:
+            raise ProblemError(
+                422, "no_domain", "random_sample counts the examples as labels of a domain: name it in labels_of"
+            )
+        service.keeper.check_stores()  # before they count as labels: a refusal leaves nothing behind
         done: dict[str, Any] = {}
         if body.labels_of is not None:
             # Before they are stored: an example that finds itself among its neighbors is sure of itself.

@@ -152,7 +152,7 @@ async function adapt(state, examples, domain) {
   const told = el(
     "div",
     { id: "adapted", role: "status", tabindex: -1 },
-    el("p", {}, found.applied ? `Adapted: scores for the domain ${domain} have changed.` : "Nothing was changed."),
+    el("p", {}, found.applied ? `Adapted: scores for the domain ${domain} have changed.` : `No scale was applied${found.kept ? "" : ", and nothing was changed"}.`),
     el("p", {}, `${percent(unit.accuracy)} of the labeled inputs were right; the mean score was ${percent(unit.confidence_before)} and ${found.applied ? "is" : "would be"} ${percent(unit.confidence_after)} ${found.applied ? "now" : "after adapting"}. ECE ${percent(unit.ece_before)} before, ${percent(unit.ece_after)} after, cross-validated; ${percent(unit.ece_by_chance)} would be chance alone.`),
     found.doubts.map((doubt) => el("p", { class: "note" }, `${doubt[0].toUpperCase()}${doubt.slice(1)}.`)),
     found.before && el("div", { class: "row" }, picture(found.before, "before"), picture(found.after, "after")),
