@@ -189,6 +189,18 @@ def test_evaluation_and_explanation_are_those_of_the_domain(adapted):
     assert why.weight == pytest.approx(why.distance_term + why.label_term)
 
 
+@pytest.mark.parametrize("task", [TEXT, WORDS])
+def test_an_explanation_names_the_domain_whose_scale_the_score_has(fitted, task):
+    pipe = copy_of(fitted[task])
+    pipe.adapt(shifted(pipe), domain="reviews", force=True)
+    pipe.adapt(shifted(pipe, 3), domain="unscaled")
+    inputs = ROWS[task](1, start=500)
+
+    names = [pipe.explain(inputs, domain=domain)[0].adapted_to for domain in ("reviews", "unscaled", "general", None)]
+
+    assert names == ["reviews", None, None, None]
+
+
 @pytest.mark.slow
 def test_weights_of_rows_count(fitted):
     pipe = copy_of(fitted[TEXT])

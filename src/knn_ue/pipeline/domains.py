@@ -116,6 +116,13 @@ def calibrator_of(fitted: Fitted, domain: str | None, *, base: Calibrator | None
     return calibrator.with_log_scales(found.adaptation.log_scales)
 
 
+def scale_of(fitted: Fitted, domain: str | None) -> str | None:
+    """Return the name of the domain whose scale the scores of a domain have; None where they have none."""
+    name = domain or DEFAULT
+    found = fitted.domains.get(name)
+    return name if found is not None and found.adaptation.applied else None
+
+
 def asked_domains(fitted: Fitted, examples: Sequence[Example], domain: str | None) -> list[str | None]:
     """Return the domain of each example: its own, else `domain`.
 

@@ -1,5 +1,6 @@
 """Domains while serving: labels in, scores that hold there, and back."""
 
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -59,6 +60,26 @@ def test_each_input_may_name_its_domain(folder, client_of):
     assert first["domain"] == "reviews" and "domain" not in second and first["score"] != second["score"]
     assert [x["answer"]["score"] for x in explained] == pytest.approx([first["score"], second["score"]], rel=1e-4)
     assert [x["why"][0]["score"] for x in explained] == pytest.approx([first["score"], second["score"]], rel=1e-4)
+
+
+def test_a_strange_input_is_told_of_the_domain_its_score_was_adapted_to(folder, client_of):
+    path = folder()
+    pipe = UncertaintyPipeline.load(path, device="cpu")
+    familiarity = copy(pipe.fitted_.familiarity)
+    familiarity.false_alarm_rate = 0.999  # everything is strange
+    pipe.fitted_ = replace(pipe.fitted_, familiarity=familiarity)
+    pipe.save(path.with_name("strange"))
+    client = client_of(path.with_name("strange"))
+    adapt(client)
+
+    there, general = client.post(
+        "/explain", json={"inputs": [{"text": "good plot", "domain": "reviews"}, "good plot"]}
+    ).json()["explanations"]
+
+    assert "adapted with labels of the domain reviews" in there["familiarity_in_words"]
+    assert there["why"][0]["adapted_to"] == "reviews"
+    assert there["why"][0]["in_words"]["familiarity"] == there["familiarity_in_words"]
+    assert "calibrated on other inputs" in general["familiarity_in_words"]
 
 
 def test_an_unknown_domain_is_refused(asked):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BeforeValidator
 
-from knn_ue.pipeline.domains import asked_domains
+from knn_ue.pipeline.domains import asked_domains, scale_of
 from knn_ue.reasons import familiarity_sentence
 from knn_ue.report.html_page import style_sheet
 from knn_ue.serving.http import inputs
@@ -107,7 +107,10 @@ def _add_questions(router: APIRouter, service: Service) -> None:
             {
                 "answer": answer.to_dict(),
                 "why": [row.to_dict() for row in why],
-                "familiarity_in_words": familiarity_sentence(answer.familiarity, answer.unfamiliar) or None,
+                "familiarity_in_words": familiarity_sentence(
+                    answer.familiarity, answer.unfamiliar, scale_of(done.served.pipe.fitted_, answer.domain)
+                )
+                or None,
             }
             for answer, why in pairs
         ]
