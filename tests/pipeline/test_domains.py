@@ -126,6 +126,17 @@ def test_labels_are_added_to_those_the_domain_has(fitted):
     assert pipe.adapt(shifted(pipe, 20), domain="reviews").n_rows == 20
 
 
+def test_labels_that_are_added_twice_raise_a_doubt(fitted):
+    pipe = copy_of(fitted[TEXT])
+    rows = said_by_the_model(pipe, 40, start=300, wrong_every=3)
+    pipe.adapt(rows[:20], domain="reviews")
+
+    other, again = (pipe.adapt(added, domain="reviews", add=True) for added in (rows[20:], rows[:20]))
+
+    assert not any("added labels look like" in doubt for doubt in other.doubts)
+    assert again.doubts[0].startswith("20 of the 20 added labels look like labels that the domain reviews has")
+
+
 def test_too_few_labels_do_not_replace_those_a_domain_has(adapted):
     before = adapted.fitted_
 

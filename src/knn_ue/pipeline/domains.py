@@ -27,6 +27,9 @@ from knn_ue.types import Outputs
 GENERAL = "general"
 DEFAULT = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,63}")
+_SAME = 1e-4  # difference of log-probabilities of one input, read in two batches
+_COMPARED = 1000  # of the added rows
+_FEW_ALIKE = 5  # so many may be alike by chance
 _UNITS = {"rows", "entities", "sentences"}
 _ARRAYS = ("log_probs", "predicted", "labels", "weights", "groups")  # of LabeledScores
 
@@ -64,11 +67,14 @@ def adapt_fitted(
     familiarity = None
     if fitted.familiarity is not None and labeled.views is not None:
         familiarity = fitted.familiarity.mean_p_value(labeled)
+    repeated: tuple[str, ...] = ()
     if add and before is not None and (random_sample or force):
+        repeated = _repeated(domain, before.labeled["rows"], scores["rows"])
         familiarity = _joint_mean(before.adaptation, familiarity, scores["rows"].n_groups)
         scores = {unit: before.labeled[unit].joined(scores[unit]) for unit in scores}
         random_sample = random_sample and before.adaptation.random_sample
     adaptation = adapt_units(scores, familiarity=familiarity, random_sample=random_sample, force=force)
+    adaptation = replace(adaptation, doubts=(*repeated, *adaptation.doubts))
     if not random_sample and not force:
         return fitted, adaptation
     if before is not None and not force:
@@ -89,6 +95,21 @@ def _lost(domain: str, before: Adaptation, now: Adaptation) -> tuple[str, ...]:
     if before.applied and not now.applied:
         return (f"the domain {domain} had a scale, which is removed: it has the general scores now",)
     return ()
+
+
+def _repeated(domain: str, before: LabeledScores, more: LabeledScores) -> tuple[str, ...]:
+    """Return a doubt where most of the added labels seem to be there already: the same scores and labels."""
+    compared = more.take(np.arange(min(len(more), _COMPARED)))
+    n_same = sum(
+        bool(((np.abs(before.log_probs - log_probs).max(axis=1) < _SAME) & (before.labels == label)).any())
+        for log_probs, label in zip(compared.log_probs, compared.labels, strict=True)
+    )
+    if n_same < _FEW_ALIKE or 2 * n_same <= len(compared):
+        return ()
+    return (
+        f"{n_same} of the {len(compared)} added labels look like labels that the domain {domain} has: if they were added "
+        "twice, adapt again without --add (add=False), with each row once",
+    )
 
 
 def _joint_mean(before: Adaptation, familiarity: float | None, n_rows: int) -> float | None:
