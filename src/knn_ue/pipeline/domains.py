@@ -107,8 +107,8 @@ def _repeated(domain: str, before: LabeledScores, more: LabeledScores) -> tuple[
     if n_same < _FEW_ALIKE or 2 * n_same <= len(compared):
         return ()
     return (
-        f"{n_same} of the {len(compared)} added labels look like labels that the domain {domain} has: if they were added "
-        "twice, adapt again without --add (add=False), with each row once",
+        f"{n_same} of the {len(compared)} added labels look like labels that the domain {domain} has: if they were "
+        "added twice, adapt again without --add (add=False), with each row once",
     )
 
 
