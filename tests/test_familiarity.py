@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import reference
 from knn_ue import Familiarity, InvalidInputError, NotFittedError, Outputs
 from knn_ue.familiarity import TrainingSpace, conformal_p_value, span_means
+from knn_ue.toy import two_blobs
 from marks import slow_but
 
 
@@ -191,3 +192,20 @@ def test_views_in_half_precision_are_kept_as_they_are(tmp_path):
 
     assert read.views.dtype == np.float16
     np.testing.assert_array_equal(read.views, views)
+
+
+@pytest.mark.parametrize("rate", ["0.01", None, True, 0, 1])
+def test_a_false_alarm_rate_is_a_number_between_0_and_1(rate):
+    train, validation, _ = two_blobs(seed=0)
+
+    with pytest.raises(InvalidInputError, match="false_alarm_rate must lie between 0 and 1, got"):
+        Familiarity(train, false_alarm_rate=rate).fit(validation)
+
+
+def test_a_bare_array_is_refused_with_what_to_pass():
+    train, validation, _ = two_blobs(seed=0)
+
+    with pytest.raises(InvalidInputError, match=r"Familiarity reads Outputs, got ndarray: pass Outputs\(features="):
+        Familiarity(train.features).fit(validation)
+    with pytest.raises(InvalidInputError, match="got ndarray"):
+        Familiarity(train).fit(validation).score(validation.features)

@@ -203,7 +203,7 @@ class Explanation(Plain):
     score in a typical neighborhood: from `raw_score` to it, calibration does the same to every input; from it to
     `score`, this neighborhood decides. `n_agreeing` of the `n_neighbors` nearest examples have the predicted label;
     where another label is more common among them, it is `majority_label`, of `n_majority` examples. `familiarity` and
-    `unfamiliar` are as in `Answer`; words have none.
+    `unfamiliar` are as in `Answer`; words have none. `adapted_to` is the domain whose scale the score has, if any.
     """
 
     text: str | None
@@ -226,6 +226,7 @@ class Explanation(Plain):
     n_majority: int | None = None
     familiarity: float | None = None
     unfamiliar: bool | None = None
+    adapted_to: str | None = None
     neighbors: tuple[NeighborExample, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -292,9 +293,10 @@ class SentenceExplanation(Plain):
     missed: tuple[MissedEntity, ...]
     familiarity: float | None = None
     unfamiliar: bool | None = None
+    adapted_to: str | None = None
 
     def __str__(self) -> str:
-        known = _familiarity_lines(self.familiarity, self.unfamiliar)
+        known = _familiarity_lines(self.familiarity, self.unfamiliar, self.adapted_to)
         lines = [
             self.text,
             *known,
@@ -330,8 +332,8 @@ def nearest_examples(
     return [tuple(near) for near in shown]
 
 
-def _familiarity_lines(familiarity: float | None, unfamiliar: bool | None) -> list[str]:
-    sentence = familiarity_sentence(familiarity, unfamiliar)
+def _familiarity_lines(familiarity: float | None, unfamiliar: bool | None, adapted_to: str | None = None) -> list[str]:
+    sentence = familiarity_sentence(familiarity, unfamiliar, adapted_to)
     return [sentence] if sentence else []
 
 

@@ -7,6 +7,7 @@ this one, a conformal p-value.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -44,8 +45,9 @@ class TrainingSpace:
     @classmethod
     def measure(cls, train: Outputs) -> "TrainingSpace":
         """Measure the training inputs; labels are not read."""
+        views = views_of(train)
         check_not_empty(len(train), "the training Outputs given to Familiarity")
-        return cls.measure_views(views_of(train))
+        return cls.measure_views(views)
 
     @classmethod
     def measure_views(cls, views: Sequence[FloatArray]) -> "TrainingSpace":
@@ -246,12 +248,16 @@ def _sentence_means(scores: FloatArray, groups: IntArray) -> FloatArray:
 
 def check_rate(rate: float) -> None:
     """Raise unless the false-alarm rate lies strictly between 0 and 1."""
-    if isinstance(rate, bool) or not 0 < rate < 1:
+    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < rate < 1:
         raise InvalidInputError(f"false_alarm_rate must lie between 0 and 1, got {rate!r}: 0.01 is one in a hundred")
 
 
 def views_of(outputs: Outputs) -> Sequence[FloatArray]:
     """Return what familiarity looks at, one (n, k) array per view: `views`, else `layers`, else the features."""
+    if not isinstance(outputs, Outputs):
+        raise InvalidInputError(
+            f"Familiarity reads Outputs, got {type(outputs).__name__}: pass Outputs(features=..., logits=...)"
+        )
     if outputs.views is not None:
         return [outputs.views[:, number] for number in range(outputs.views.shape[1])]
     if outputs.layers is not None:

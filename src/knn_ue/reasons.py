@@ -41,6 +41,8 @@ class Explained(Protocol):
     def familiarity(self) -> float | None: ...
     @property
     def unfamiliar(self) -> bool | None: ...
+    @property
+    def adapted_to(self) -> str | None: ...
 
 
 def percent(fraction: float) -> str:
@@ -63,7 +65,7 @@ def sentences(explained: Explained) -> dict[str, str]:
     `neighborhood` (what this input's neighborhood adds), `neighbors` (which labels they have).
     """
     found = {
-        "familiarity": familiarity_sentence(explained.familiarity, explained.unfamiliar),
+        "familiarity": familiarity_sentence(explained.familiarity, explained.unfamiliar, explained.adapted_to),
         "calibration": _calibration(explained),
         "neighborhood": _neighborhood(explained),
         "neighbors": _neighbors(explained),
@@ -71,8 +73,8 @@ def sentences(explained: Explained) -> dict[str, str]:
     return {part: sentence for part, sentence in found.items() if sentence}
 
 
-def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None) -> str:
-    """Return what is known of an input, or "" where nothing is.
+def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None, adapted_to: str | None = None) -> str:
+    """Return what is known of an input, or "" where nothing is; `adapted_to` is the domain whose scale the score has.
 
     >>> familiarity_sentence(0.001, True).split(". ")[0]
     'Unlike the inputs it was trained on (p = 0.001)'
@@ -80,9 +82,12 @@ def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None) -> 
     if familiarity is None:
         return ""
     if unfamiliar:
+        strange = f"Unlike the inputs it was trained on (p = {familiarity:.2g})."
+        if adapted_to is None:
+            return f"{strange} The score was calibrated on other inputs and may be far off for this one."
         return (
-            f"Unlike the inputs it was trained on (p = {familiarity:.2g}). "
-            "The score was calibrated on other inputs and may be far off for this one."
+            f"{strange} The score was adapted with labels of the domain {adapted_to} and may be far off for an input "
+            "that is unlike those."
         )
     if familiarity < _RARE:
         return f"Rare among the validation inputs, but not flagged: {percent(familiarity)} are at least as unusual."

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,61 @@ def test_too_few_rows_change_nothing():
     found = adapt_units({"rows": scores(n=8, right=0.1)})
 
     assert not found.applied and any("too few" in doubt for doubt in found.doubts)
+
+
+def test_copies_of_a_few_rows_are_too_few():
+    rows = scores(n=5, right=0.1)
+    copies = LabeledScores.of_scores(
+        np.tile(np.exp(rows.log_probs[:, 1]), 10), np.tile(rows.correct, 10), groups=np.tile(np.arange(5), 10)
+    )
+
+    found = adapt_units({"rows": copies})
+
+    assert not found.applied and found.n_rows == 5
+    assert any("5 different labeled rows are too few" in doubt for doubt in found.doubts)
+
+
+def test_weights_that_leave_one_row_change_nothing():
+    rows = scores(n=50)
+    uneven, even = (replace(rows, weights=np.r_[first, np.full(49, 0.001)]) for first in (1000.0, 0.002))
+
+    found = adapt_units({"rows": uneven})
+
+    assert not found.applied and any("50 rows count as 1.0" in doubt for doubt in found.doubts)
+    assert adapt_units({"rows": even}).applied
+
+
+def of_classes(labels, *, right):
+    """Two classes, scores of 0.9, the prediction right on every row in the mask."""
+    predicted = np.where(right, labels, 1 - labels)
+    probs = np.full((len(labels), 2), 0.1)
+    probs[np.arange(len(labels)), predicted] = 0.9
+    return LabeledScores.of_probs(probs, labels)
+
+
+def test_a_model_that_is_right_less_often_than_a_guess_raises_a_doubt():
+    labels, place = np.arange(50) % 2, np.arange(50)
+
+    wrong, half = (adapt_units({"rows": of_classes(labels, right=place < n)}) for n in (11, 25))
+
+    assert any("22.0% of the rows, fewer than a random guess (50.0%)" in doubt for doubt in wrong.doubts)
+    assert half.doubts == ()
+
+
+def test_labels_of_one_class_where_the_model_predicts_more_raise_a_doubt():
+    right = np.arange(50) % 2 == 0
+
+    one, two = (adapt_units({"rows": of_classes(labels, right=right)}) for labels in (np.ones(50, int), 1 * right))
+
+    assert any("all labels are of one class, but the model predicts 2" in doubt for doubt in one.doubts)
+    assert not any("one class" in doubt for doubt in two.doubts)
+
+
+def test_a_scale_without_a_significant_gain_is_called_that_even_where_it_is_applied():
+    found = adapt_units({"rows": scores(says=0.7, seed=1)}, familiarity=0.1)
+
+    assert found.applied
+    assert "no significant gain" in found.doubts[0] and "unlike the training data" in found.doubts[0]
 
 
 def test_a_model_that_is_always_wrong_raises_a_doubt():

@@ -90,3 +90,32 @@ def test_a_server_without_a_pool_says_how_to_get_one(servers, open_page):
     page = open_page(servers(TEXT))
 
     expect(page.locator("#label-body")).to_contain_text("--ask POOL or --keep-recent N")
+
+
+def test_the_pool_of_recent_inputs_grows_with_every_question(servers, open_page):
+    page = open_page(servers(TEXT, "knn-ue", "--keep-recent", "30"))
+    expect(page.get_by_role("button", name="Label 50")).to_be_disabled()
+
+    ask(page, "a film of its own kind")
+
+    expect(page.get_by_role("button", name="Label 1", exact=True)).to_be_enabled()
+    expect(page.locator("#label-body")).to_contain_text("from the last 1 inputs")
+
+
+def test_one_may_ask_for_the_scores_of_a_domain(servers, open_page, pool):
+    page = open_page(servers(TEXT, "knn-ue", "--ask", pool, "--max-items", "200"))
+    assert page.locator("#ask-domain").inner_text() == ""
+    page.get_by_role("button", name="Label 50").click()
+    for number in range(12):
+        expect(page.locator("#label-progress")).to_have_text(f"{number} of 50 labeled")
+        page.keyboard.press("12"[number % 2])
+    page.get_by_role("button", name="Stop here and adapt").click()
+    page.get_by_label("Domain", exact=True).fill("tweets")
+    page.keyboard.press("Enter")
+    expect(page.locator("#adapted")).to_contain_text("cross-validated")
+
+    page.get_by_label("Scores of the domain").select_option("tweets")
+    with page.expect_request("**/explain") as asked:
+        ask(page, "a film of its own kind")
+
+    assert asked.value.post_data_json["domain"] == "tweets"

@@ -26,6 +26,13 @@ def test_a_choice_is_the_label(tmp_path):
     assert list(read_rows(path, "text-classification")) == [TextRow("fine", "pos")]
 
 
+def test_tasks_that_were_never_labeled_are_refused_as_such(tmp_path):
+    path = exported(tmp_path, {"data": {"text": "fine", "sample_weight": 1.0}})
+
+    with pytest.raises(InvalidInputError, match="item 1: a task of Label Studio must be labeled"):
+        list(read_rows(path, "text-classification"))
+
+
 def test_a_pair_keeps_both_texts(tmp_path):
     path = exported(tmp_path, task({"premise": "a", "hypothesis": "b"}, {"choices": ["neutral"]}))
 

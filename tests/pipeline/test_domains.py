@@ -126,6 +126,44 @@ def test_labels_are_added_to_those_the_domain_has(fitted):
     assert pipe.adapt(shifted(pipe, 20), domain="reviews").n_rows == 20
 
 
+def test_labels_that_are_added_twice_raise_a_doubt(fitted):
+    pipe = copy_of(fitted[TEXT])
+    rows = said_by_the_model(pipe, 40, start=300, wrong_every=3)
+    pipe.adapt(rows[:20], domain="reviews")
+
+    other, again = (pipe.adapt(added, domain="reviews", add=True) for added in (rows[20:], rows[:20]))
+
+    assert not any("added labels look like" in doubt for doubt in other.doubts)
+    assert again.doubts[0].startswith("20 of the 20 added labels look like labels that the domain reviews has")
+
+
+def test_too_few_labels_do_not_replace_those_a_domain_has(adapted):
+    before = adapted.fitted_
+
+    adaptation = adapted.adapt(shifted(adapted, 3), domain="reviews")
+
+    assert adapted.fitted_ is before
+    assert "the domain reviews stays as it was, with its 40 labeled rows" in adaptation.doubts[0]
+
+
+def test_labels_without_a_gain_say_that_the_scale_is_removed(adapted):
+    adaptation = adapted.adapt(shifted(adapted), domain="reviews")
+
+    assert not adaptation.applied, adaptation
+    assert "the domain reviews had a scale, which is removed" in adaptation.doubts[0]
+    assert adapted("a text", domain="reviews")[0].score == adapted("a text")[0].score
+
+
+@pytest.mark.parametrize("task", [TEXT, PAIR, WORDS])
+def test_copies_of_one_row_are_one_row(fitted, task):
+    pipe = copy_of(fitted[task])
+
+    adaptation = pipe.adapt(shifted(pipe, 4) * 5, domain="reviews")
+
+    assert adaptation.n_rows == 4 and not adaptation.applied
+    assert adaptation.units["rows"].n >= 20
+
+
 def test_corrections_alone_are_measured_but_not_kept(fitted):
     pipe = copy_of(fitted[TEXT])
 
@@ -162,6 +200,18 @@ def test_evaluation_and_explanation_are_those_of_the_domain(adapted):
     assert why.weight == pytest.approx(why.distance_term + why.label_term)
 
 
+@pytest.mark.parametrize("task", [TEXT, WORDS])
+def test_an_explanation_names_the_domain_whose_scale_the_score_has(fitted, task):
+    pipe = copy_of(fitted[task])
+    pipe.adapt(shifted(pipe), domain="reviews", force=True)
+    pipe.adapt(shifted(pipe, 3), domain="unscaled")
+    inputs = ROWS[task](1, start=500)
+
+    names = [pipe.explain(inputs, domain=domain)[0].adapted_to for domain in ("reviews", "unscaled", "general", None)]
+
+    assert names == ["reviews", None, None, None]
+
+
 @pytest.mark.slow
 def test_weights_of_rows_count(fitted):
     pipe = copy_of(fitted[TEXT])
@@ -175,6 +225,18 @@ def test_weights_of_rows_count(fitted):
 def test_outputs_need_labels(fitted):
     with pytest.raises(InvalidInputError, match="needs labels"):
         copy_of(fitted[TEXT]).adapt(Outputs(logits=np.zeros((3, 2)), features=np.zeros((3, 4))))
+
+
+@pytest.mark.parametrize("strategy", ["random", "stratified"])
+def test_a_text_that_is_often_in_the_pool_is_labeled_once_and_weighs_more(fitted, strategy):
+    pool = [{"text": "good plot"}] * 5 + ROWS[TEXT](14, start=700)
+
+    rows = fitted[TEXT].sample(pool, 100, strategy=strategy)
+
+    weights = {row.example.parts[0]: row.sample_weight for row in rows}
+    assert len(rows) == len(weights) == 15 and sum(weights.values()) == pytest.approx(15)
+    others = [weight for text, weight in weights.items() if text != "good plot"]
+    assert others == pytest.approx([weights["good plot"] / 5] * 14)
 
 
 @pytest.mark.parametrize("strategy", ["random", "stratified"])

@@ -1,6 +1,6 @@
-"""A few labeled rows of a new domain -> one scale that makes the scores right there; the predictions stay."""
+"""A few labeled rows of a new domain -> one scale that calibrates the scores for it; the predictions stay."""
 
-from knn_ue.adapting.check import Adaptation, CheckedUnit, adapt_quickly, adapt_units
+from knn_ue.adapting.check import MIN_ROWS, Adaptation, CheckedUnit, adapt_quickly, adapt_units
 from knn_ue.adapting.sampling import Drawn, draw_rows
 from knn_ue.adapting.scale import (
     LARGEST,
@@ -15,6 +15,7 @@ from knn_ue.adapting.scale import (
 
 __all__ = [
     "LARGEST",
+    "MIN_ROWS",
     "Adaptation",
     "CheckedUnit",
     "Drawn",

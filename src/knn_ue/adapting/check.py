@@ -22,6 +22,7 @@ from knn_ue.storage.schema import Within
 
 GATE = 1.0  # twice the gain in log-likelihood
 MIN_ROWS = 10
+MIN_EFFECTIVE = 5.0  # rows, as many as uneven weights leave
 FEW_ROWS = 30
 _FOLDS = 10
 _DRAWS = 200
@@ -112,9 +113,9 @@ def adapt_units(
 ) -> Adaptation:
     """Fit a scale for each kind of score, check it by cross-validation, and say what speaks against it.
 
-    A scale is applied where the rows are a random sample of the domain, at least 10, and either the gain passes the
-    gate or the inputs have moved; `force` applies it in any case. `familiarity` is the mean p-value of the
-    rows (see `prior_unchanged`).
+    A scale is applied where the rows are a random sample of the domain, at least 10 (5 after uneven weights), and
+    either the gain passes the gate or the inputs have moved; `force` applies it in any case. `familiarity` is the mean
+    p-value of the rows (see `prior_unchanged`).
 
     >>> rng = np.random.default_rng(0)
     >>> correct = rng.random(100) < 0.7
@@ -124,13 +125,13 @@ def adapt_units(
     (True, 0.63, 0.67)
     """
     n_rows = labeled["rows"].n_groups
-    trusted = random_sample and n_rows >= MIN_ROWS
+    trusted = random_sample and n_rows >= MIN_ROWS and _n_effective(labeled["rows"]) >= MIN_EFFECTIVE
     units = {
         name: _checked(scores, trusted=trusted, force=force, seed=seed, unchanged=prior_unchanged(familiarity, n_rows))
         for name, scores in labeled.items()
     }
     found = Adaptation(units=units, n_rows=n_rows, random_sample=random_sample, familiarity=familiarity)
-    return replace(found, doubts=tuple(_doubts(found, force=force)))
+    return replace(found, doubts=(*_doubts(found, force=force), *_label_doubts(labeled["rows"], force=force)))
 
 
 def adapt_quickly(labeled: LabeledScores, *, unchanged: float = UNCHANGED) -> float:
@@ -217,12 +218,12 @@ def _mean(values: FloatArray | BoolArray, weights: FloatArray) -> float:
 
 def _doubts(found: Adaptation, *, force: bool) -> list[str]:
     """Return what speaks against the scale, most serious first."""
-    unit, ending = found.main, "applied because you forced it" if force else "nothing was changed"
+    unit, ending = found.main, _ending(force=force)
     doubts = []
     if not found.random_sample:
         doubts.append(
             "the rows are not a random sample of the domain; corrections are mostly the errors, and a scale fitted on "
-            f"them makes every score too low: {ending}"
+            f"them makes every score too low: {ending if force else 'nothing was changed'}"
         )
     if unit.n and not unit.accuracy:
         doubts.append(
@@ -230,17 +231,56 @@ def _doubts(found: Adaptation, *, force: bool) -> list[str]:
         )
     if found.n_rows < MIN_ROWS:
         doubts.append(
-            f"{found.n_rows} labeled rows are too few, at least {MIN_ROWS} are needed, about 50 are better: {ending}"
+            f"{found.n_rows} different labeled rows are too few, at least {MIN_ROWS} are needed, about 50 are better: "
+            f"{ending}"
         )
     elif found.n_rows < FEW_ROWS:
         doubts.append(f"{found.n_rows} labeled rows are few: label about 50")
-    if found.n_rows >= MIN_ROWS and not _passes(unit.gain, found.unchanged):
+    if found.n_rows >= MIN_ROWS and unit.gain <= GATE:
+        if unit.applied and not force:
+            ending = "applied because the inputs are unlike the training data; more labels show whether it helps"
         doubts.append(
-            f"no significant gain: twice the log-likelihood gain is {unit.gain:.1f} and must exceed {GATE:g}: {ending}"
+            f"no significant gain: twice the log-likelihood gain is {unit.gain:.1f} and should exceed {GATE:g}: "
+            f"{ending}"
         )
     if abs(unit.log_scale) > LARGEST - 0.01:
         doubts.append("the scale is at its bound: check the labels")
     return doubts
+
+
+def _label_doubts(rows: LabeledScores, *, force: bool) -> list[str]:
+    """Return what is odd about the labels and weights themselves."""
+    doubts, n_rows, n_effective = [], rows.n_groups, _n_effective(rows)
+    if n_rows >= MIN_ROWS and n_effective < MIN_EFFECTIVE:
+        doubts.append(
+            f"the sample weights are so uneven that {n_rows} rows count as {n_effective:.1f}, at least "
+            f"{MIN_EFFECTIVE:g} are needed: {_ending(force=force)}"
+        )
+    if rows.by_odds or n_rows < MIN_ROWS:
+        return doubts
+    by_guess, accuracy = 1 / rows.log_probs.shape[1], _mean(rows.correct, rows.weights)
+    if 0 < accuracy < by_guess - 2 * np.sqrt(by_guess * (1 - by_guess) / n_rows):
+        doubts.append(
+            f"the model is right on {accuracy:.1%} of the rows, fewer than a random guess ({by_guess:.1%}): check that "
+            "the labels mean what they mean to the model; one scale only lowers every score"
+        )
+    n_predicted = len(np.unique(rows.predicted))
+    if n_predicted > 1 and len(np.unique(rows.labels)) == 1:
+        doubts.append(
+            f"all labels are of one class, but the model predicts {n_predicted}: is this a random sample of the domain?"
+        )
+    return doubts
+
+
+def _ending(*, force: bool) -> str:
+    return "applied because you forced it" if force else "no scale is applied"
+
+
+def _n_effective(rows: LabeledScores) -> float:
+    """Return how many rows of equal weight would say as much."""
+    weights = rows.weights[np.unique(rows.groups, return_index=True)[1]]
+    weights = weights / weights.max()
+    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def _sentence(name: str, unit: CheckedUnit) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from knn_ue.adapting import Adaptation, LabeledScores, adapt_units, rescale_scores
-from knn_ue.arrays import FloatArray
+from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.entities import SentenceReading, all_right, find_entities
 from knn_ue.types import Outputs
@@ -48,7 +48,10 @@ def labeled_scores(
     sample_weight: FloatArray | None = None,
     found: Found | None = None,
 ) -> dict[str, LabeledScores]:
-    """Return what the calibrator says, without any domain, of labeled "rows", "entities" and "sentences"."""
+    """Return what the calibrator says, without any domain, of labeled "rows", "entities" and "sentences".
+
+    Copies of one text count as labels, but as one row: what is said of one is known of the others.
+    """
     general = calibrator.with_log_scales({})
     labels = labeled.require_labels("adapting to a domain")
     groups = np.arange(len(labeled))
@@ -59,18 +62,30 @@ def labeled_scores(
     if found is None:
         found = general.search(labeled)
     probs = general.predict_proba(labeled, found=found)
-    rows = LabeledScores.of_probs(probs, labels, weights=weights[groups], groups=groups)
+    copies = _copies(labeled, groups, n_rows)
+    rows = LabeledScores.of_probs(probs, labels, weights=weights[groups], groups=copies[groups])
     units = {"rows": replace(rows, predicted=labeled.predicted)}
     if general.reads_entities:
         reading = general.read(labeled, found=found)
         gold, sentence = find_entities(labeled, labels), reading.spans.sentence
         units["entities"] = LabeledScores.of_scores(
-            reading.scores, reading.spans.same_in(gold), weights=weights[sentence], groups=sentence
+            reading.scores, reading.spans.same_in(gold), weights=weights[sentence], groups=copies[sentence]
         )
         units["sentences"] = LabeledScores.of_scores(
-            reading.sentence_scores, all_right(reading.spans, gold), weights=weights
+            reading.sentence_scores, all_right(reading.spans, gold), weights=weights, groups=copies
         )
     return units
+
+
+def _copies(labeled: Outputs, groups: IntArray, n_rows: int) -> IntArray:
+    """Return for each row (n_rows,), in tagging each sentence, the number of the first row with the same text."""
+    if labeled.texts is None:
+        return np.arange(n_rows)
+    said: list[list[str]] = [[] for _ in range(n_rows)]
+    for row, text in zip(groups.tolist(), labeled.texts, strict=True):
+        said[row].append(text)
+    first: dict[tuple[str, ...], int] = {}
+    return np.array([first.setdefault(tuple(texts), row) for row, texts in enumerate(said)], dtype=np.int64)
 
 
 def rescaled_reading(reading: SentenceReading, log_scales: Mapping[str, float]) -> SentenceReading:

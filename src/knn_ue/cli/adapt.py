@@ -41,7 +41,7 @@ def adapt(
     """Recalibrate the scores for a new domain with a few labeled texts of it; predictions do not change.
 
     Use about 50 labels, at least 10. Before and after are cross-validated. Where there are too few rows or no
-    significant gain, nothing changes and the note gives the reason.
+    significant gain, no scale is applied and the note gives the reason.
 
     Example: [bold]knn-ue adapt ue --labeled labeled.jsonl --domain tweets[/bold], then
     [bold]knn-ue predict ue --domain tweets ...[/bold]
@@ -134,7 +134,8 @@ def sample(
     if as_json:
         typer.echo(json.dumps({"output": str(output), "rows": len(rows), "strategy": strategy}))
         return
-    typer.echo(f"{output}: {len(rows)} rows to label")
+    fewer = "" if len(rows) == n else ", all different rows of the pool"
+    typer.echo(f"{output}: {len(rows)} rows to label{fewer}")
     if form == "label-studio":
         typer.echo(label_studio_config(pipe.task, pipe.class_names))
     else:

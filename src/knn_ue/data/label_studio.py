@@ -46,8 +46,9 @@ def read_array(path: Path, lines: Iterator[tuple[Place, str]], on_error: OnError
 
 
 def is_label_studio(item: Record) -> bool:
-    """Return whether an item of a JSON array is a task as Label Studio exports it."""
-    return isinstance(item.get("data"), dict) and isinstance(item.get("annotations"), list)
+    """Return whether an item of a JSON array is a task as Label Studio exports it, or imports it without any label."""
+    labeled = isinstance(item.get("annotations"), list)
+    return isinstance(item.get("data"), dict) and (labeled or item.keys() == {"data"})
 
 
 def read_task(item: Record, place: Place) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def read_task(item: Record, place: Place) -> dict[str, Any]:
     A span belongs to every word it touches. Raises InvalidInputError where nobody has labeled the task.
     """
     data = {key: value for key, value in item["data"].items() if key not in ("label", "tags")}
-    done = [x for x in item["annotations"] if isinstance(x, dict) and not x.get("was_cancelled")]
+    done = [x for x in item.get("annotations", []) if isinstance(x, dict) and not x.get("was_cancelled")]
     if not done:
         raise place.error("a task of Label Studio must be labeled", data, "label it, or leave it out of the export")
     results = done[-1].get("result")

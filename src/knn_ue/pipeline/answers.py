@@ -206,17 +206,27 @@ def of_entities(
 
 
 def explain_outputs(
-    examples: Sequence[Example], outputs: Outputs, calibrator: Calibrator, familiarity: Familiarity | None, *, top: int
+    examples: Sequence[Example],
+    outputs: Outputs,
+    calibrator: Calibrator,
+    familiarity: Familiarity | None,
+    *,
+    top: int,
+    adapted_to: str | None = None,
 ) -> list[Explanation] | list[SentenceExplanation]:
-    """Return the reasons for the score of each example or word; one record per sentence where entities are scored."""
+    """Return the reasons for the score of each example or word; one record per sentence where entities are scored.
+
+    `adapted_to` names the domain whose scale the calibrator has, for the words.
+    """
     if not len(outputs):
         return []
     if calibrator.reads_entities:
         check_positive(top, "top")
         sentences = explain_sentences(examples, calibrator.answer(outputs, top=top))
+        sentences = [replace(one, adapted_to=adapted_to) for one in sentences]
         lengths = [len(example.parts) for example in examples]
         return AnswerList(of_sentences(sentences, outputs, familiarity, lengths))
-    explained = calibrator.explain(outputs, top=top)
+    explained = [replace(one, adapted_to=adapted_to) for one in calibrator.explain(outputs, top=top)]
     return AnswerList(explained if outputs.groups is not None else of_rows(explained, outputs, familiarity))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.adapting import Adaptation, LabeledScores, adapt_units
+from knn_ue.adapting import MIN_ROWS, Adaptation, LabeledScores, adapt_units
 from knn_ue.answers import AnyAnswer
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.calibrators import labeled_scores
@@ -27,6 +27,9 @@ from knn_ue.types import Outputs
 GENERAL = "general"
 DEFAULT = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_. -]{0,63}")
+_SAME = 1e-4  # difference of log-probabilities of one input, read in two batches
+_COMPARED = 1000  # of the added rows
+_FEW_ALIKE = 5  # so many may be alike by chance
 _UNITS = {"rows", "entities", "sentences"}
 _ARRAYS = ("log_probs", "predicted", "labels", "weights", "groups")  # of LabeledScores
 
@@ -53,8 +56,8 @@ def adapt_fitted(
 ) -> tuple[Fitted, Adaptation]:
     """Return what a folder holds after adapting to a domain, and what it changes.
 
-    With `add` the labels join those the domain has, else they replace them. Rows that are no random sample are
-    measured, but neither kept nor used unless `force` is given.
+    With `add` the labels join those the domain has, else they replace them, if there are enough. Rows that are no
+    random sample are measured, but neither kept nor used unless `force` is given.
     """
     check_domain_name(domain)
     scores: Mapping[str, LabeledScores] = labeled_scores(
@@ -64,15 +67,49 @@ def adapt_fitted(
     familiarity = None
     if fitted.familiarity is not None and labeled.views is not None:
         familiarity = fitted.familiarity.mean_p_value(labeled)
+    repeated: tuple[str, ...] = ()
     if add and before is not None and (random_sample or force):
+        repeated = _repeated(domain, before.labeled["rows"], scores["rows"])
         familiarity = _joint_mean(before.adaptation, familiarity, scores["rows"].n_groups)
         scores = {unit: before.labeled[unit].joined(scores[unit]) for unit in scores}
         random_sample = random_sample and before.adaptation.random_sample
     adaptation = adapt_units(scores, familiarity=familiarity, random_sample=random_sample, force=force)
+    adaptation = replace(adaptation, doubts=(*repeated, *adaptation.doubts))
     if not random_sample and not force:
         return fitted, adaptation
+    if before is not None and not force:
+        adaptation = replace(adaptation, doubts=(*_lost(domain, before.adaptation, adaptation), *adaptation.doubts))
+        if adaptation.n_rows < min(MIN_ROWS, before.adaptation.n_rows):
+            return fitted, adaptation
     domains = {**fitted.domains, domain: Domain(adaptation=adaptation, labeled=scores)}
     return replace(fitted, domains=domains), adaptation
+
+
+def _lost(domain: str, before: Adaptation, now: Adaptation) -> tuple[str, ...]:
+    """Return what becomes of the labels and the scale that a domain has, where that is not what one expects."""
+    if now.n_rows < min(MIN_ROWS, before.n_rows):
+        return (
+            f"the domain {domain} stays as it was, with its {before.n_rows} labeled rows: add these to them (--add, "
+            f"add=True), or give at least {MIN_ROWS}",
+        )
+    if before.applied and not now.applied:
+        return (f"the domain {domain} had a scale, which is removed: it has the general scores now",)
+    return ()
+
+
+def _repeated(domain: str, before: LabeledScores, more: LabeledScores) -> tuple[str, ...]:
+    """Return a doubt where most of the added labels seem to be there already: the same scores and labels."""
+    compared = more.take(np.arange(min(len(more), _COMPARED)))
+    n_same = sum(
+        bool(((np.abs(before.log_probs - log_probs).max(axis=1) < _SAME) & (before.labels == label)).any())
+        for log_probs, label in zip(compared.log_probs, compared.labels, strict=True)
+    )
+    if n_same < _FEW_ALIKE or 2 * n_same <= len(compared):
+        return ()
+    return (
+        f"{n_same} of the {len(compared)} added labels look like labels that the domain {domain} has: if they were "
+        "added twice, adapt again without --add (add=False), with each row once",
+    )
 
 
 def _joint_mean(before: Adaptation, familiarity: float | None, n_rows: int) -> float | None:
@@ -98,6 +135,13 @@ def calibrator_of(fitted: Fitted, domain: str | None, *, base: Calibrator | None
     if found is None:
         raise _unknown(fitted, domain)
     return calibrator.with_log_scales(found.adaptation.log_scales)
+
+
+def scale_of(fitted: Fitted, domain: str | None) -> str | None:
+    """Return the name of the domain whose scale the scores of a domain have; None where they have none."""
+    name = domain or DEFAULT
+    found = fitted.domains.get(name)
+    return name if found is not None and found.adaptation.applied else None
 
 
 def asked_domains(fitted: Fitted, examples: Sequence[Example], domain: str | None) -> list[str | None]:

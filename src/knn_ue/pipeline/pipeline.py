@@ -17,7 +17,7 @@ from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
-from knn_ue.pipeline.domains import answer_in_domains, calibrator_of
+from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import FitOptions, fit_rows
 from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
@@ -304,7 +304,8 @@ class UncertaintyPipeline(Adjustable):
         check_explains(calibrator, self.method_)
         examples = list(input_examples(inputs, self.task, words_of=self.encoder.words_of))
         outputs = self.encoder.encode(examples, with_labels=False)
-        return explain_outputs(examples, outputs, calibrator, self.familiarity_, top=top)
+        adapted_to = scale_of(self._ready(), domain)
+        return explain_outputs(examples, outputs, calibrator, self.familiarity_, top=top, adapted_to=adapted_to)
 
     def save(self, path: str | Path) -> None:
         """Write one UE folder in one step: options, calibrator, validation outputs, threshold, and the model.

@@ -56,16 +56,23 @@ def sample_rows(
     seed: int,
     columns: Columns | None = None,
 ) -> list[SampledRow]:
-    """Return the rows of a pool to label, in a random order; "random" needs no pass through the model."""
-    pool = list(iter_examples(rows, pipe.task, labeled=False, columns=columns, words_of=pipe.encoder.words_of))
+    """Return the rows of a pool to label, in a random order; "random" needs no pass through the model.
+
+    Copies are labeled once and weigh as much as all of them, so that the fit stays unbiased.
+    """
+    copies: dict[tuple[str, ...], list[Example]] = {}
+    for example in iter_examples(rows, pipe.task, labeled=False, columns=columns, words_of=pipe.encoder.words_of):
+        copies.setdefault(tuple(example.parts), []).append(example)
+    pool = [same[0] for same in copies.values()]
     check_not_empty(len(pool), "the pool")
     scores = np.ones(len(pool))
     if strategy == "stratified":
         scores = np.array([score_of(answer) for answer in pipe(pool, top=0, domain=domain)])
     drawn = draw_rows(scores, n, strategy=strategy, seed=seed)
+    weights = drawn.weights * np.array([len(same) for same in copies.values()])[drawn.rows]
     return [
         SampledRow(example=pool[row], sample_weight=weight)
-        for row, weight in zip(drawn.rows.tolist(), drawn.weights.tolist(), strict=True)
+        for row, weight in zip(drawn.rows.tolist(), (weights / weights.mean()).tolist(), strict=True)
     ]
 
 

@@ -15,6 +15,7 @@ from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError
 TOO_MANY = "too_many"  # what pydantic calls a list or object that is too long
 FACTS = "knn_ue_facts"  # of a request, in its scope
 _SHOWN = 3  # of all that is wrong with a body
+_LARGEST = 1e15  # of a number that is shown
 _SENTENCES = {
     400: "the body is not JSON that can be read: send one JSON object in UTF-8",
     404: "there is nothing at this address: see /docs for what there is",
@@ -130,8 +131,7 @@ def _unreadable(error: RequestValidationError) -> ProblemError:
         return ProblemError(422, "invalid_json", f"{_SENTENCES[400]} ({found[0]['ctx']['error']})")
     if found[0]["type"] == TOO_MANY:
         return ProblemError(413, "too_many_items", f"{_place(found[0]['loc'])} {found[0]['msg']}: send it in parts")
-    # The value itself stays out: it is the user's text, and may be large or not even JSON.
-    shown = [f"{_place(part['loc'])} {_rule(part)}" for part in found[:_SHOWN]]
+    shown = [f"{_place(part['loc'])} {_rule(part)}{_number(part.get('input'))}" for part in found[:_SHOWN]]
     more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return ProblemError(422, "invalid_body", f"{'; '.join(shown)}{more}: see /docs for what may be sent")
 
@@ -145,6 +145,13 @@ def _rule(part: dict[str, Any]) -> str:
     return found[:1].lower() + found[1:]
 
 
+def _number(value: object) -> str:
+    """Return a number that breaks a rule; anything else stays out: it is the user's text, large or not even JSON."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
+        return f", got {value}"
+    return ""
+
+
 _RULES = {
     "missing": "is missing",
     "extra_forbidden": "is not a known key",
@@ -152,6 +159,7 @@ _RULES = {
     "string_unicode": "must be valid Unicode, without half a surrogate pair",
     "list_type": "must be a list",
     "too_short": "must not be empty",
+    "string_too_short": "must not be empty",
 }
 
 

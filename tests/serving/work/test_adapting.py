@@ -1,7 +1,9 @@
 """Domains while serving: labels in, scores that hold there, and back."""
 
+from copy import copy
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from knn_ue.data.columns import Columns
@@ -60,6 +62,26 @@ def test_each_input_may_name_its_domain(folder, client_of):
     assert [x["why"][0]["score"] for x in explained] == pytest.approx([first["score"], second["score"]], rel=1e-4)
 
 
+def test_a_strange_input_is_told_of_the_domain_its_score_was_adapted_to(folder, client_of):
+    path = folder()
+    pipe = UncertaintyPipeline.load(path, device="cpu")
+    familiarity = copy(pipe.fitted_.familiarity)
+    familiarity.false_alarm_rate = 0.999  # everything is strange
+    pipe.fitted_ = replace(pipe.fitted_, familiarity=familiarity)
+    pipe.save(path.with_name("strange"))
+    client = client_of(path.with_name("strange"))
+    adapt(client)
+
+    there, general = client.post(
+        "/explain", json={"inputs": [{"text": "good plot", "domain": "reviews"}, "good plot"]}
+    ).json()["explanations"]
+
+    assert "adapted with labels of the domain reviews" in there["familiarity_in_words"]
+    assert there["why"][0]["adapted_to"] == "reviews"
+    assert there["why"][0]["in_words"]["familiarity"] == there["familiarity_in_words"]
+    assert "calibrated on other inputs" in general["familiarity_in_words"]
+
+
 def test_an_unknown_domain_is_refused(asked):
     found = asked().post("/predict", json={"inputs": "a text", "domain": "tweets"})
 
@@ -96,6 +118,48 @@ def test_corrections_count_as_labels_only_if_they_are_a_random_sample(folder, cl
 
     assert not biased["kept"] and "not a random sample" in biased["doubts"][0]
     assert drawn["kept"] and (drawn["n_rows"], more["n_rows"]) == (12, 24)
+
+
+def test_labels_that_do_not_replace_older_ones_are_not_called_kept(folder, client_of):
+    client = client_of(folder())
+    adapt(client)
+
+    few = adapt(client, examples=labels(n=3), force=False)
+    biased = adapt(client, force=False, random_sample=False)
+
+    assert [(x["kept"], x["before"], x["after"]) for x in (few, biased)] == [(False, None, None)] * 2
+    assert "stays as it was" in few["doubts"][0]
+
+
+def test_the_picture_after_a_forced_scale_is_of_that_scale(folder, client_of):
+    told = adapt(client_of(folder()))
+
+    picture, mean = told["after"], told["units"]["rows"]["confidence_after"]
+    assert np.average(picture["confidence"], weights=picture["count"]) == pytest.approx(mean, abs=1e-6)
+
+
+def test_labels_of_a_method_that_stores_no_examples_are_refused_before_they_count(folder, client_of):
+    client = client_of(folder(TEXT, "temperature"))
+
+    found = client.post("/examples", json={"examples": labels(), "labels_of": "reviews", "random_sample": True})
+
+    assert found.status_code == 409 and "temperature stores no examples" in found.json()["error"]
+    assert client.get("/info").json()["domains"] == []
+
+
+def test_a_random_sample_of_no_domain_is_refused(asked):
+    found = asked().post("/examples", json={"examples": labels(), "random_sample": True})
+
+    assert found.status_code == 422 and "name it in labels_of" in found.json()["error"]
+
+
+def test_a_number_that_breaks_a_rule_is_shown(asked):
+    weighted = [labels()[0] | {"sample_weight": -1}]
+
+    found = asked().post("/adapt", json={"examples": weighted}), asked().post("/sample", json={"n": 501})
+
+    assert "sample_weight must be greater than 0, got -1" in found[0].json()["error"]
+    assert "n must be less than or equal to 500, got 501" in found[1].json()["error"]
 
 
 def test_a_server_that_changes_nothing_adapts_to_nothing(asked):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BeforeValidator
 
-from knn_ue.pipeline.domains import asked_domains
+from knn_ue.pipeline.domains import asked_domains, scale_of
 from knn_ue.reasons import familiarity_sentence
 from knn_ue.report.html_page import style_sheet
 from knn_ue.serving.http import inputs
@@ -107,7 +107,10 @@ def _add_questions(router: APIRouter, service: Service) -> None:
             {
                 "answer": answer.to_dict(),
                 "why": [row.to_dict() for row in why],
-                "familiarity_in_words": familiarity_sentence(answer.familiarity, answer.unfamiliar) or None,
+                "familiarity_in_words": familiarity_sentence(
+                    answer.familiarity, answer.unfamiliar, scale_of(done.served.pipe.fitted_, answer.domain)
+                )
+                or None,
             }
             for answer, why in pairs
         ]
@@ -129,6 +132,11 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         _check_writable(service)
         examples = inputs.read_labeled(service.served, body.examples, service.options)
         note(request.scope, n_items=len(examples))
+        if body.random_sample and body.labels_of is None:
+            raise ProblemError(
+                422, "no_domain", "random_sample counts the examples as labels of a domain: name it in labels_of"
+            )
+        service.keeper.check_stores()  # before they count as labels: a refusal leaves nothing behind
         done: dict[str, Any] = {}
         if body.labels_of is not None:
             # Before they are stored: an example that finds itself among its neighbors is sure of itself.

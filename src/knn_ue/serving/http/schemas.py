@@ -155,7 +155,7 @@ class ExamplesRequest(_Sent):
 
 
 class AdaptRequest(_Sent):
-    """Labeled examples of a domain whose scores shall be made right."""
+    """Labeled examples of a domain for which the scores shall be calibrated."""
 
     examples: Annotated[list[Example], Field(min_length=1, fail_fast=True), _FewItems]
     domain: str = Field("default", min_length=1, max_length=64)

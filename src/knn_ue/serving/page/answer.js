@@ -54,7 +54,7 @@ function answerCard(why, word, context, answer, opened) {
     "section",
     { class: "card", "aria-labelledby": "answer-title" },
     el("h2", { id: "answer-title" }, word === null ? "The answer" : `The word “${word}”`),
-    el("p", { class: "predicted" }, el("strong", {}, why.label), " ", el("span", { class: "score" }, percent(why.score)), " ", answer.unfamiliar ? el("span", { class: "tag differs" }, "⚠ do not rely on this score") : null, " ", tagging ? null : badge(why, least, answer.unfamiliar)),
+    el("p", { class: "predicted" }, el("strong", {}, why.label), " ", el("span", { class: "score" }, percent(why.score)), " ", answer.unfamiliar && !why.adapted_to ? el("span", { class: "tag differs" }, "⚠ do not rely on this score") : null, " ", tagging ? null : badge(why, least, answer.unfamiliar)),
     el("p", { class: "soft" }, basis(why, answer, context.page.info)),
     tagging ? null : el("p", { class: "cut" }, cutNote(context.input, context.page.info)),
     distribution(why, tagging ? 0 : least, opened),
@@ -72,7 +72,9 @@ function badge(why, least, unfamiliar) {
 
 /** What the score was calibrated on; never that it is right. */
 function basis(why, answer, info) {
-  const where = `The model alone says ${percent(why.raw_score)}. The score is calibrated on ${info.n_fitted} validation rows: it holds on average for inputs like them`;
+  const alone = `The model alone says ${percent(why.raw_score)}.`;
+  if (why.adapted_to) return `${alone} The score is adapted with labels of the domain ${why.adapted_to}: it holds on average for inputs like those, not for every single one.`;
+  const where = `${alone} The score is calibrated on ${info.n_fitted} validation rows: it holds on average for inputs like them`;
   return answer.unfamiliar ? `${where}, and this one is not like them.` : `${where}, not for every single one.`;
 }
 

@@ -16,6 +16,7 @@ export function buildForm(info, ask) {
   form.replaceChildren(
     ...fields.map(({ box }) => box),
     el("div", { class: "row" }, el("button", { type: "submit", class: "main" }, "How sure?"), hint),
+    el("div", { class: "row", id: "ask-domain" }),
     ...(samples.length ? [el("p", { class: "samples" }, el("span", { class: "soft" }, "Or try: "), samples)] : []),
   );
   form.onsubmit = (event) => {
@@ -31,6 +32,19 @@ export function buildForm(info, ask) {
     form.requestSubmit();
   };
 }
+
+/** Offer the domains whose scores may be asked for, where there are any; what is chosen stays chosen. */
+export function buildDomains({ domains }) {
+  const chosen = chosenDomain() ?? "";
+  const named = domains.filter((name) => name !== "default");
+  const first = domains.includes("default") ? "default" : "general";
+  const options = [["", first], ...(first === "default" ? [["general", "general"]] : []), ...named.map((name) => [name, name])];
+  const field = el("select", { id: "ask-domain-name" }, options.map(([value, name]) => el("option", { value, selected: value === chosen }, name)));
+  byId("ask-domain").replaceChildren(...(domains.length ? [el("label", { for: field.id }, "Scores of the domain"), field] : []));
+}
+
+/** The domain to ask for; null where the server shall choose. */
+export const chosenDomain = () => byId("ask-domain-name")?.value || null;
 
 function miss({ area, label }) {
   const old = byId("answer-title") ? " The answer below is still the last one." : "";

@@ -2,7 +2,7 @@
 
 import { get, offerToken, post } from "./api.js";
 import { showAnswer } from "./answer.js";
-import { buildForm, words } from "./ask.js";
+import { buildDomains, buildForm, chosenDomain, words } from "./ask.js";
 import { byId } from "./dom.js";
 import { showDrift } from "./drift.js";
 import { buildLabeling } from "./label.js";
@@ -19,7 +19,8 @@ async function begin() {
     page.info = await get("/info");
     describe(page.info);
     buildForm(page.info, (input) => ask(input, true));
-    buildLabeling(page.info, { attempt, changed });
+    page.labeling = buildLabeling(page.info, { attempt, changed });
+    buildDomains(page.info);
     await refreshDrift();
   });
   // On a large validation set this takes a while the first time; asking need not wait for it.
@@ -30,6 +31,7 @@ async function begin() {
 async function changed(info) {
   page.info = info;
   describe(info);
+  buildDomains(info);
   if (page.input) await ask(page.input, false);
 }
 
@@ -61,7 +63,7 @@ async function ask(input, isNew) {
     const tagged = page.info.task === "token-classification";
     const n_words = input.tokens?.length ?? (tagged ? 2 * words(input.text).length : 1); // a tokenizer may make more
     const top = Math.min(TOP, Math.floor(MOST_NEIGHBORS / n_words));
-    const found = await post("/explain", { inputs: [input], top }).catch((error) => {
+    const found = await post("/explain", { inputs: [input], top, domain: chosenDomain() }).catch((error) => {
       if (number === page.latest) throw error;
     });
     if (number !== page.latest) return;
@@ -69,6 +71,7 @@ async function ask(input, isNew) {
     page.input = input;
     page.shown = showAnswer(found, { page, input, again: (place) => refresh(input, place), attempt });
     await refreshDrift();
+    if (page.info.pool.source === "recent") page.labeling((page.info = await get("/info"))); // the pool has grown
   });
   if (number === page.latest) byId("answer").removeAttribute("aria-busy");
 }

@@ -8,16 +8,22 @@ const LEAST = 10;
 const SIZE = 150;
 const EDGE = 34;
 
-/** Fill the card; `attempt` runs something and says what went wrong, `changed` is called when the scores are others. */
+/** Fill the card; `attempt` runs something and says what went wrong, `changed` is called when the scores are others.
+    Returns what to call with new facts of the server: it changes the card only where nobody is labeling. */
 export function buildLabeling(info, { attempt, changed }) {
   const card = byId("label");
   const state = { info, attempt, changed, rows: [], answers: [], body: el("div", { id: "label-body" }) };
   card.replaceChildren(card.querySelector("h2"), state.body);
   card.hidden = false;
   showStart(state);
+  return (now) => {
+    state.info = now;
+    if (state.idle) showStart(state, state.told);
+  };
 }
 
 function showStart(state, told = []) {
+  Object.assign(state, { idle: true, told });
   const { info } = state;
   const where = {
     file: `from the ${info.pool.n} texts that the operator of this server provided`,
@@ -53,6 +59,7 @@ function domains(state) {
 async function start(state) {
   state.rows = (await post("/sample", { n: WANTED })).inputs;
   state.answers = [];
+  state.idle = false;
   next(state);
 }
 
@@ -152,7 +159,7 @@ async function adapt(state, examples, domain) {
   const told = el(
     "div",
     { id: "adapted", role: "status", tabindex: -1 },
-    el("p", {}, found.applied ? `Adapted: scores for the domain ${domain} have changed.` : "Nothing was changed."),
+    el("p", {}, found.applied ? `Adapted: scores for the domain ${domain} have changed.` : `No scale was applied${found.kept ? "" : ", and nothing was changed"}.`),
     el("p", {}, `${percent(unit.accuracy)} of the labeled inputs were right; the mean score was ${percent(unit.confidence_before)} and ${found.applied ? "is" : "would be"} ${percent(unit.confidence_after)} ${found.applied ? "now" : "after adapting"}. ECE ${percent(unit.ece_before)} before, ${percent(unit.ece_after)} after, cross-validated; ${percent(unit.ece_by_chance)} would be chance alone.`),
     found.doubts.map((doubt) => el("p", { class: "note" }, `${doubt[0].toUpperCase()}${doubt.slice(1)}.`)),
     found.before && el("div", { class: "row" }, picture(found.before, "before"), picture(found.after, "after")),

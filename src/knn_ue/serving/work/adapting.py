@@ -20,14 +20,16 @@ class Picture:
     count: list[float]
 
 
-def adapted_facts(fitted: Fitted, domain: str, adaptation: Adaptation) -> dict[str, Any]:
+def adapted_facts(fitted: Fitted, domain: str, adaptation: Adaptation, *, force: bool = False) -> dict[str, Any]:
     """Return what `POST /adapt` answers; pictures are null where the labels were not kept."""
     found = fitted.domains.get(domain)
+    if found is not None and found.adaptation != adaptation:  # older labels, which these did not replace
+        found = None
     main = "entities" if "entities" in adaptation.units else "rows"
     pictures: dict[str, Any] = {"before": None, "after": None}
     if found is not None and len(found.labeled[main]):
         labeled = found.labeled[main]
-        scales = cross_validated(labeled, unchanged=adaptation.unchanged)
+        scales = cross_validated(labeled, unchanged=adaptation.unchanged, gate=not force)
         for name, scores in (("before", labeled.confidence(0.0)), ("after", labeled.confidence(scales))):
             pictures[name] = vars(_picture(scores, labeled.correct, labeled.weights))
     return {

@@ -14,7 +14,7 @@ from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.answers import of_rows
-from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of
+from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of, scale_of
 from knn_ue.pipeline.fitted import closeness, shown_neighbors
 from knn_ue.serving.work.explaining import Why, explain_rows
 from knn_ue.serving.work.state import Served
@@ -135,15 +135,19 @@ def _explained(fitted: Fitted, base: Calibrator, work: Work, outputs: Outputs, f
     tagging = outputs.groups is not None
     if len(set(domains)) == 1:
         reasons = explain_rows(outputs, calibrator_of(fitted, domains[0], base=base), found, top=work.top)
+        reasons = [replace(row, adapted_to=scale_of(fitted, domains[0])) for row in reasons]
         return _by_example(reasons, work.examples, tagging=tagging)
     ends = list(accumulate(len(example.parts) if tagging else 1 for example in work.examples))
     return [
-        explain_rows(
-            outputs.take(slice(start, end)),
-            calibrator_of(fitted, domain, base=base),
-            take_found(found, slice(start, end)),
-            top=work.top,
-        )
+        [
+            replace(row, adapted_to=scale_of(fitted, domain))
+            for row in explain_rows(
+                outputs.take(slice(start, end)),
+                calibrator_of(fitted, domain, base=base),
+                take_found(found, slice(start, end)),
+                top=work.top,
+            )
+        ]
         for domain, start, end in zip(domains, [0, *ends], ends, strict=False)
     ]
 

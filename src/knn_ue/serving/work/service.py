@@ -135,7 +135,8 @@ class Service:
                 )
             except ModelChangedError:
                 continue
-            return await asyncio.to_thread(adapted_facts, served.pipe.fitted_, domain, adaptation)
+            fitted = served.pipe.fitted_
+            return await asyncio.to_thread(adapted_facts, fitted, domain, adaptation, force=options.force)
         raise busy("model_changed", "the model was swapped while the labels were read")
 
     async def remove(self, example: int) -> int:

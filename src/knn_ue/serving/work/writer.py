@@ -31,6 +31,7 @@ Swapped = Callable[[Served, Served], None]
 
 _ATTEMPTS = 20  # against other writers of the same folder
 _MAX_WAITING = 64
+_SERVE_KNN = "serve a folder fitted with knn-ue"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,18 +150,11 @@ class FolderWriter:
 
     def _change(self, change: Callable[[Calibrator], list[int]]) -> tuple[list[int], int]:
         def changed(calibrator: Calibrator) -> tuple[list[int], int]:
-            try:
-                for store in calibrator.stores.values():
-                    writable(store)
-            except InvalidInputError as error:
-                raise ProblemError(409, "read_only_store", str(error)) from None
+            _check_writable(calibrator)
             ids, last = change(calibrator), store_of(calibrator)
             return ids, 0 if last is None else len(last)
 
-        return self._in_turn(
-            lambda served: edit_stores(served.path, changed, opened=served.opened),
-            "serve a folder fitted with knn-ue",
-        )
+        return self._in_turn(lambda served: edit_stores(served.path, changed, opened=served.opened), _SERVE_KNN)
 
     def _refit(self) -> Served:
         def change(fitted: Fitted) -> tuple[Fitted, None]:
@@ -191,7 +185,10 @@ class FolderWriter:
     def _forget_domain(self, domain: str) -> Served:
         def change(fitted: Fitted) -> tuple[Fitted, None]:
             if domain not in fitted.domains:
-                raise ProblemError(404, "unknown_domain", f"there is no domain {domain[:64]!r} to forget")
+                known = ", ".join(fitted.domains) or "none"
+                raise ProblemError(
+                    404, "unknown_domain", f"there is no domain {domain[:64]!r} to forget; there are: {known}"
+                )
             return forget_domain(fitted, domain), None
 
         self._in_turn(lambda served: edit(served.path, change, opened=served.opened))
@@ -202,9 +199,8 @@ class FolderWriter:
 
         `without_examples` says what to do instead where the method stores none; None where that does not matter.
         """
-        if without_examples is not None and not self.served.pipe.calibrator_.stores:
-            method = self.served.pipe.method_
-            raise ProblemError(409, "no_datastore", f"the method {method} stores no examples: {without_examples}")
+        if without_examples is not None:
+            self._check_has_stores(without_examples)
         for attempt in range(_ATTEMPTS):
             with self._turn():
                 self._reload_if_stale()
@@ -218,6 +214,16 @@ class FolderWriter:
                     self._reload_if_stale()  # where the whole folder was saved, and not only a journal
                     return result
         raise AssertionError("the last attempt returns or raises")
+
+    def check_stores(self) -> None:
+        """Raise where examples cannot be stored."""
+        self._check_has_stores(_SERVE_KNN)
+        _check_writable(self.served.pipe.calibrator_)
+
+    def _check_has_stores(self, instead: str) -> None:
+        if not self.served.pipe.calibrator_.stores:
+            method = self.served.pipe.method_
+            raise ProblemError(409, "no_datastore", f"the method {method} stores no examples: {instead}")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -251,6 +257,14 @@ class FolderWriter:
         self.served, self.last_error = served, None
         self._swapped(before, served)
         return served
+
+
+def _check_writable(calibrator: Calibrator) -> None:
+    try:
+        for store in calibrator.stores.values():
+            writable(store)
+    except InvalidInputError as error:
+        raise ProblemError(409, "read_only_store", str(error)) from None
 
 
 class ModelChangedError(Exception):
