@@ -142,9 +142,11 @@ def fewer(found: Found) -> list[str]:
 
 def varied(found: Found, part: str, own: str) -> list[str]:
     """Return ECE / E-AURC of each variant or size: each model in domain, and its mean over the other sets."""
-    kinds = {f"{place.split(' > ')[0]}, {'out of domain' if place in ABROAD else 'in domain'}": [] for place in PLACES}
-    for place in (place for place in PLACES if place in found):
-        kinds[f"{place.split(' > ')[0]}, {'out of domain' if place in ABROAD else 'in domain'}"].append(place)
+    kinds = {
+        f"{domain}, {words}": [p for p in PLACES if p in found and p.startswith(f"{domain} >") and (p in ABROAD) == far]
+        for domain in ("wikineural", "btc")
+        for words, far in (("in domain", False), ("out of domain", True))
+    }
     names = list(dict.fromkeys(name for place in found for name in found[place][part]))
     table = {own: {place: found[place]["methods"][OURS] for place in found}}
     table |= {
