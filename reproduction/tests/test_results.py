@@ -183,7 +183,7 @@ def test_unknown_tables_and_scales_are_told(reproduction, tmp_path):
         Request(out=tmp_path, scale="huge")
 
 
-def test_the_list_tells_cells_and_time_even_where_the_data_cannot_be_had(reproduction, tmp_path):
+def test_the_list_tells_cells_and_time_even_where_the_data_cannot_be_had(reproduction, results, tmp_path):
     lines = {line[0]: line for line in reproduction.listing()}
     assert lines["weights"][2:4] == ("4", "4")
     assert lines["intent"][4] == "no data"
