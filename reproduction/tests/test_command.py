@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from knn_ue.cli import app
-from knn_ue_reproduce.reproduction import largest_difference
+from knn_ue_reproduce.recheck import largest_difference
 from tiny_data import write_data
 from torture.processes import kill, start, start_command, wait
 

@@ -89,7 +89,16 @@ def test_methods_that_train_their_own_model_have_fewer_seeds(tmp_path):
     jobs = table.jobs(8, 4)
 
     seeds = {method: {job.seed for job in jobs if job.what.method == method} for method in ("knn-ue", "sngp")}
-    assert (len(seeds["knn-ue"]), len(seeds["sngp"])) == (8, 4)
+    assert seeds == {"knn-ue": set(range(8)), "sngp": {0, 1, 2, 3}}
+
+
+def test_what_reads_the_plain_model_again_is_measured_with_the_last_seeds(tmp_path):
+    plan = make_plan(vader_setups())
+
+    passes = {job.seed for job in plan["sentiment"].jobs(8, 4) if job.what.method == "mc-dropout"}
+    searched = {job.seed for job in plan["top-k-sentiment"].jobs(8, 4) if job.what.varies_search}
+
+    assert passes == searched == {4, 5, 6, 7}
 
 
 def test_at_the_base_scale_only_post_hoc_methods_are_measured(data):

@@ -10,7 +10,7 @@ import pytest
 
 from knn_ue.errors import InvalidInputError
 from knn_ue_reproduce.markdown import to_markdown
-from knn_ue_reproduce.reproduction import Reproduction, Request, largest_difference, write_results
+from knn_ue_reproduce.reproduction import Reproduction, Request, write_results
 from knn_ue_reproduce.results import to_csv, to_latex, verdicts_to_csv
 from knn_ue_reproduce.tables import stored_number
 from tiny_data import tiny_scale
@@ -165,15 +165,7 @@ def test_times_can_be_left_for_later(reproduction):
 
 @pytest.mark.slow
 def test_cells_measured_again_from_nothing_are_the_same(reproduction):
-    assert set(reproduction.recheck(("weights",), 2).values()) == {0.0}
-
-
-def test_differences_between_cells_are_seen():
-    cell = {"sets": {"a": {"ece": 0.5, "n": 3}}}
-
-    assert largest_difference(cell, {"sets": {"a": {"ece": 0.55, "n": 3}}}) == pytest.approx(0.05 / 0.55)
-    assert largest_difference(cell, {"sets": {"a": {"n": 3}}}) == float("inf")
-    assert largest_difference({"x": "a"}, {"x": "b"}) == float("inf")
+    assert [str(one) for one in reproduction.recheck(("weights",), 2).values()] == ["the same"] * 2
 
 
 def test_unknown_tables_and_scales_are_told(reproduction, tmp_path):

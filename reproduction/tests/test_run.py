@@ -11,7 +11,7 @@ from knn_ue.stores import IndexOptions
 from knn_ue_reproduce import run
 from knn_ue_reproduce.cells import CellStore
 from knn_ue_reproduce.plan import make_plan
-from knn_ue_reproduce.reproduction import largest_difference
+from knn_ue_reproduce.recheck import largest_difference
 from knn_ue_reproduce.run import Job, in_order, read_jobs, run_jobs
 from knn_ue_reproduce.setups import folder_setups, vader_setups
 from knn_ue_reproduce.task_runner import TaskRunner
@@ -320,5 +320,22 @@ def test_seeds_share_what_frozen_layers_say_and_cells_are_those_of_a_seed_alone(
 
     assert not both.failed
     assert len(list((tmp_path / "both" / "work" / "frozen").iterdir())) == 1
+    layers = [len(list((tmp_path / one / "work" / "layers" / "sentiment").iterdir())) for one in ("both", "alone")]
+    assert layers[0] == layers[1] > 0  # the second seed had no batch to read that the first had not read
     for job, content in alone.found.items():
         assert largest_difference(content, both.found[job]) == 0.0
+
+
+@pytest.mark.parametrize(("known", "expected"), [({"avx512_bf16": True}, "bfloat16"), ({"avx512_f": True}, "float32")])
+def test_training_is_in_bfloat16_only_where_the_processor_has_it(data, encoder, tmp_path, monkeypatch, known, expected):
+    import torch
+
+    plain = tiny_scale()
+    options = {name: replace(one, precision="bfloat16") for name, one in plain.options.items()}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known)
+    runner = runners(data, encoder, tmp_path, replace(plain, options=options))["sentiment"]
+
+    content = runner.model_cell(METHODS["softmax"].training(), 0)
+
+    assert content["precision"] == expected
+    assert runner.model_name(METHODS["softmax"].training(), 0).key == content["key"]

@@ -68,7 +68,8 @@ class PaperTable:
     def jobs(self, n_seeds: int, trained_seeds: int | None = None) -> list[Job]:
         """Return the cells it needs; times are measured with the first seed only.
 
-        Methods that one plain model does not serve are measured with the first `trained_seeds` seeds.
+        Methods that train their own model are measured with the first `trained_seeds` seeds. Other ways to search and
+        mc-dropout are measured with the last: a run that continues from committed cells has only their plain models.
         """
         few = n_seeds if trained_seeds is None else min(n_seeds, trained_seeds)
         setups = dict.fromkeys(block.setup for block in self.blocks)
@@ -77,7 +78,7 @@ class PaperTable:
             for seed in range(n_seeds)
             for setup in setups
             for variant in self.variants.get(setup, ())
-            if seed < (n_seeds if variant.is_post_hoc else few)
+            if variant.is_post_hoc or seed in (range(few) if variant.trains else range(n_seeds - few, n_seeds))
         ]
         return scored + [Job(setup=setup, what=timing, seed=0) for setup, timing in self.timings]
 

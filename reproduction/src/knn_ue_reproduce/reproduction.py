@@ -1,5 +1,6 @@
 """A request -> runners, the plan, cells, results: what the command does, for whoever calls it from Python."""
 
+import math
 import os
 import platform
 import random
@@ -17,6 +18,7 @@ from knn_ue_reproduce.cells import CellName, CellStore
 from knn_ue_reproduce.markdown import picture_file, to_markdown
 from knn_ue_reproduce.page import to_html
 from knn_ue_reproduce.plan import PaperTable, make_plan
+from knn_ue_reproduce.recheck import Difference, difference_of
 from knn_ue_reproduce.results import Results, league_to_csv, to_csv, to_latex, verdicts_to_csv
 from knn_ue_reproduce.roles import resolve_roles
 from knn_ue_reproduce.run import Job, Outcome, duration, in_order, read_jobs, run_jobs, time_left
@@ -36,7 +38,6 @@ _FETCHED = {"mpnet": "fetch_mpnet.py", "cased": "fetch_cased.py"}
 ALL = "all"
 
 _LIBRARIES = ("knn-ue", "torch", "transformers", "tokenizers", "accelerate", "numpy", "scipy", "faiss-cpu")
-_SAME = 1e-6  # cells keep seven digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +188,8 @@ class Reproduction:
         facts["machine"] = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         return facts
 
-    def recheck(self, names: Sequence[str], n_cells: int) -> dict[str, float]:
-        """Measure some cells again from nothing, in `out/recheck`, and return the largest difference of each.
+    def recheck(self, names: Sequence[str], n_cells: int) -> dict[str, Difference]:
+        """Measure some cells again from nothing, in `out/recheck`, and return how far each is from the kept one.
 
         Which ones is drawn at random, the same ones each time. Times are left out, which no machine repeats, and label
         smoothing, whose epsilon several trainings choose.
@@ -203,8 +204,11 @@ class Reproduction:
         folder = self.request.out / "recheck"
         shutil.rmtree(folder, ignore_errors=True)  # models of an earlier check would be no check
         again = run_jobs(self._runners(CellStore(folder / "cells", folder / "work")), chosen[:n_cells], self.say)
-        differences = {str(job): largest_difference(found[job], content) for job, content in again.found.items()}
-        return differences | {str(job): float("inf") for job in again.failed}
+        differences = {}
+        for job, content in again.found.items():
+            seeds = [kept for one, kept in found.items() if (one.setup, one.what) == (job.setup, job.what)]
+            differences[str(job)] = difference_of(found[job], content, seeds)
+        return differences | {str(job): Difference(largest=math.inf) for job in again.failed}
 
     def _runners(self, store: CellStore) -> dict[str, TaskRunner]:
         return {setup.name: self._runner(setup, store) for setup in self.setups}
@@ -268,25 +272,6 @@ def write_page(results: Results, path: Path) -> list[Path]:
     for file, text in files.items():
         file.write_text(text, encoding="utf-8")
     return list(files)
-
-
-def largest_difference(first: object, second: object) -> float:
-    """Return the largest relative difference between the numbers of two cells; seconds, which differ, are left out.
-
-    >>> largest_difference({"sets": {"a": {"ece": 0.5}}, "seconds": 1.0}, {"sets": {"a": {"ece": 0.5}}, "seconds": 2.0})
-    0.0
-    """
-    if isinstance(first, dict) and isinstance(second, dict):
-        keys = {key for key in first if not str(key).endswith("seconds")}  # measures that came later are no difference
-        if any(key not in second for key in keys):
-            return float("inf")
-        return max((largest_difference(first[key], second[key]) for key in keys), default=0.0)
-    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-        return max((largest_difference(a, b) for a, b in zip(first, second, strict=True)), default=0.0)
-    if isinstance(first, float | int) and isinstance(second, float | int):
-        difference = abs(first - second) / max(abs(first), abs(second), _SAME)
-        return difference if difference > _SAME else 0.0
-    return 0.0 if first == second else float("inf")
 
 
 def _found(encoder: str, task: str) -> str | Path:

@@ -7,7 +7,6 @@ from typing import Any
 
 from knn_ue.errors import KnnUeError
 from knn_ue.training.label_smoothing import LabelSmoothing
-from knn_ue.training.method import TrainingMethod
 from knn_ue_reproduce.cells import CellName, Content
 from knn_ue_reproduce.detect import detection_cell
 from knn_ue_reproduce.score import score_cell, score_name
@@ -228,13 +227,11 @@ def _sort_of(job: Job) -> str:
         return job.what.method
     if job.what.varies_search:
         return "searched"
-    return "plain" if job.what.training is TrainingMethod else "trained"
+    return "trained" if job.what.trains else "plain"
 
 
 def _trains(job: Job) -> bool:
-    return isinstance(job.what, MethodVariant) and (
-        job.what.training is not TrainingMethod or job.what.method == "softmax"
-    )
+    return isinstance(job.what, MethodVariant) and (job.what.trains or job.what.method == "softmax")
 
 
 def guess(scale: str, job: Job) -> float:

@@ -29,9 +29,9 @@ class Scale:
     paper; otherwise each has one half. With `shared_layers` one pass over the rows serves dac, which reads every
     layer, and all other methods; large sets have no room for that. `threads` is how many torch uses, so that sums
     are added in the same order on every machine; None leaves it alone. `timed_rows` are timed `repeats` times.
-    Methods that train a model of their own, mc-dropout, and other ways to search are measured with the first
-    `trained_seeds` seeds, all where it is None. With `views` outputs also hold what familiarity looks at. With
-    `entity_words` methods that search, and detectors, are asked only of words that are tagged as entities.
+    Methods that train a model of their own are measured with the first `trained_seeds` seeds, mc-dropout and other
+    ways to search with the last so many, all where it is None. With `views` outputs also hold what familiarity looks
+    at. With `entity_words` methods that search, and detectors, are asked only of words that are tagged as entities.
     """
 
     name: ScaleName

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,13 @@ from knn_ue.errors import StorageError
 from knn_ue.methods import METHODS
 from knn_ue.training import TrainingOptions
 from knn_ue.training.folder import read_record
+from knn_ue.training.frozen import n_frozen_layers
 from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.training.method import TrainingMethod
+from knn_ue.training.options import Precision
 from knn_ue.types import Outputs
 from knn_ue_reproduce.cells import REVISION, CellName, CellStore, Content
+from knn_ue_reproduce.remembered_layers import remembered
 from knn_ue_reproduce.scales import Scale
 from knn_ue_reproduce.setups import Setup
 from knn_ue_reproduce.task_data import SetRows, TaskData
@@ -129,8 +132,9 @@ class TaskRunner:
                 return load_outputs(path)
             except StorageError:
                 began = time.perf_counter()
-                with self.fixed_threads():
-                    made = self.loaded(training, seed, **options).encode(rows, with_labels=labeled)
+                encoder = self.loaded(training, seed, **options)
+                with self.fixed_threads(), self._remembering(encoder):
+                    made = encoder.encode(rows, with_labels=labeled)
                 made = replace(made, texts=None)
                 save_outputs(path, made)
                 self.report(f"  encoded {part} with {name.what} in {time.perf_counter() - began:.0f} s")
@@ -174,6 +178,14 @@ class TaskRunner:
         finally:
             torch.set_num_threads(before)
 
+    def _remembering(self, encoder: "HuggingFaceEncoder") -> AbstractContextManager[None]:
+        """Let frozen layers read each batch once, for all seeds and methods; a model that drops out reads it anew."""
+        options = self.training_options(0)
+        if not options.reuse_frozen or encoder.options.passes > 1 or encoder.model.device.type != "cpu":
+            return nullcontext()
+        n_layers = n_frozen_layers(encoder.model, options.freeze_lower)
+        return remembered(encoder.model, n_layers=n_layers, folder=self.store.work / "layers" / self.setup.name)
+
     def _train(self, name: CellName, training: TrainingMethod, seed: int) -> Content:
         from knn_ue.training.finetune import finetune
 
@@ -187,7 +199,7 @@ class TaskRunner:
                         task=self.setup.task,
                         encoder=self.encoder,
                         out=self._model_folder(name),
-                        options=self.training_options(seed),
+                        options=replace(self.training_options(seed), precision=self._precision()),
                         method=training,
                         overwrite=True,
                         device=self.device,
@@ -208,9 +220,25 @@ class TaskRunner:
                 "n_truncated": result["n_truncated"],
                 "n_steps": result["n_steps"],
                 "seconds": result["seconds"],
+                "precision": record["options"]["precision"],
                 "versions": record["versions"],
             }
             return self.store.write(name, content)
+
+    def _precision(self) -> Precision:
+        """Return what to train in: float32 where the processor only imitates the bfloat16 of the scale, and is slow.
+
+        It is no part of a key, as the processor is none: both are as far apart as two seeds, and the cell names it.
+        """
+        import torch
+
+        from knn_ue.encoding.loading import find_device
+
+        wanted = self.training_options(0).precision
+        if wanted == "float32" or find_device(self.device).type != "cpu":
+            return wanted
+        known = torch.cpu.get_capabilities()
+        return wanted if known.get("avx512_bf16") or known.get("amx_bf16") or known.get("bf16") else "float32"
 
     def _frozen_states(self) -> Path:
         """Return where the states of the frozen layers are kept: seeds and most methods begin with the same."""

@@ -74,9 +74,14 @@ class MethodVariant:
         return self.n_neighbors != N_NEIGHBORS or self.index != EXACT
 
     @property
+    def trains(self) -> bool:
+        """Whether it trains a model of its own."""
+        return self.training is not TrainingMethod
+
+    @property
     def is_post_hoc(self) -> bool:
         """Whether it reads one pass of the plain model, with the usual search."""
-        return self.training is TrainingMethod and self.method != PASSES and not self.varies_search
+        return not self.trains and self.method != PASSES and not self.varies_search
 
     def options(self) -> dict[str, Any]:
         """Return all that determines the method, as plain JSON."""

@@ -1,0 +1,75 @@
+"""How far a cell that was measured again is from the one that is kept."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median, stdev
+from typing import Any
+
+from knn_ue_reproduce.cells import Content
+
+_SAME = 1e-6  # cells keep seven digits
+# Of the usual scatter between seeds: another processor rounds differently, another recipe gives other models.
+_CLOSE = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """`largest` is relative, over all numbers of a cell; `spreads` are standard deviations over seeds, the median.
+
+    `spreads` is NaN where fewer than two seeds tell how far seeds scatter.
+    """
+
+    largest: float
+    spreads: float = math.nan
+
+    @property
+    def is_close(self) -> bool:
+        """Whether it is the same cell, or one that differs as little as rounding makes models of one seed differ."""
+        return self.largest == 0 or (math.isfinite(self.largest) and self.spreads <= _CLOSE)
+
+    def __str__(self) -> str:
+        if self.largest == 0:
+            return "the same"
+        if math.isinf(self.largest):
+            return "could not be compared"
+        told = "" if math.isnan(self.spreads) else f", half of the numbers by more than {self.spreads:.2g}"
+        unit = "" if math.isnan(self.spreads) else " standard deviations over seeds"
+        return f"differs by up to {100 * self.largest:.2g} %{told}{unit}"
+
+
+def difference_of(kept: Content, again: Content, of_seeds: Sequence[Content]) -> Difference:
+    """Return how far a cell is from the kept one; `of_seeds` are the kept cells of all seeds, this one among them."""
+    seeds = [dict(_numbers(one)) for one in of_seeds]
+    first, second = dict(_numbers(kept)), dict(_numbers(again))
+    scatter = {name: stdev(known) for name in first if len(known := [one[name] for one in seeds if name in one]) > 1}
+    spreads = [abs(first[name] - second[name]) / scatter[name] for name in second if scatter.get(name)]
+    return Difference(largest=largest_difference(kept, again), spreads=median(spreads) if spreads else math.nan)
+
+
+def largest_difference(first: object, second: object) -> float:
+    """Return the largest relative difference between the numbers of two cells; seconds, which differ, are left out.
+
+    >>> largest_difference({"sets": {"a": {"ece": 0.5}}, "seconds": 1.0}, {"sets": {"a": {"ece": 0.5}}, "seconds": 2.0})
+    0.0
+    """
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = {key for key in first if not str(key).endswith("seconds")}  # measures that came later are no difference
+        if any(key not in second for key in keys):
+            return math.inf
+        return max((largest_difference(first[key], second[key]) for key in keys), default=0.0)
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return max((largest_difference(a, b) for a, b in zip(first, second, strict=True)), default=0.0)
+    if isinstance(first, float | int) and isinstance(second, float | int):
+        difference = abs(first - second) / max(abs(first), abs(second), _SAME)
+        return difference if difference > _SAME else 0.0
+    return 0.0 if first == second else math.inf
+
+
+def _numbers(content: Content) -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield the numbers of a cell with the set and the name of each."""
+    sets: dict[str, dict[str, Any]] = content.get("sets", {})
+    for part, measured in sets.items():
+        for name, value in measured.items():
+            if isinstance(value, float | int):
+                yield (part, name), float(value)

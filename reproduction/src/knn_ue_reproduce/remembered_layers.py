@@ -1,0 +1,73 @@
+"""Frozen layers read a batch once: what they said of it is kept for the models of other seeds and methods.
+
+Most of the time of encoding goes into layers that no training changes. A layer is a function of its weights and its
+inputs, so its answer is kept under the bits of both, and a layer that was changed never finds the answer of another.
+"""
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knn_ue.storage import write_file
+from knn_ue.training.frozen import layer_stack
+
+
+@contextmanager
+def remembered(model: Any, *, n_layers: int, folder: Path) -> Iterator[None]:
+    """Let the lowest `n_layers` of a model return what is kept in `folder` of the same weights and inputs.
+
+    What they have not seen is computed and kept. Inputs must be tensors or plain values, dropout must be off.
+    """
+    import torch
+
+    layers = layer_stack(model).layers[:n_layers]
+    folder.mkdir(parents=True, exist_ok=True)
+    for layer in layers:
+        start = hashlib.blake2b(str(torch.get_num_threads()).encode(), digest_size=16)
+        for name, weights in layer.state_dict().items():
+            _update(start, name, weights)
+        layer.forward = _remembering(layer.forward, start, folder)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward  # the class has its own
+
+
+def _remembering(compute: Callable[..., Any], start: Any, folder: Path) -> Callable[..., Any]:
+    import torch
+
+    def forward(*inputs: Any, **named: Any) -> Any:
+        key = start.copy()
+        for name, value in (*enumerate(inputs), *sorted(named.items())):
+            _update(key, str(name), value)
+        path = folder / f"{key.hexdigest()}.npy"
+        try:
+            return torch.from_numpy(np.load(path, allow_pickle=False))
+        except (OSError, ValueError, EOFError):  # never seen, or cut short by a full disk
+            said = compute(*inputs, **named)
+            content = io.BytesIO()
+            np.save(content, said.numpy(), allow_pickle=False)
+            write_file(path, content.getvalue())
+            return said
+
+    return forward
+
+
+def _update(key: Any, name: str, value: Any) -> None:
+    """Add an input to a key: the bits of a tensor, or the words of a plain value."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        bits = value.detach().contiguous()
+        key.update(f"{name} {bits.dtype} {tuple(bits.shape)}".encode())
+        key.update(bits.numpy().reshape(-1).view(np.uint8).data)
+    elif value is None or isinstance(value, bool | int | float | str):
+        key.update(f"{name} {value!r}".encode())
+    else:
+        raise TypeError(f"the input {name} of a layer is a {type(value).__name__}: neither a tensor nor plain")
