@@ -52,6 +52,17 @@ def test_in_classification_the_most_frequent_class_is_nothing_learned():
     assert unlearned(runner, outcome("right", [0.8], [0.71])) == {}
 
 
+def test_detectors_read_the_plain_model_and_mean_nothing_where_that_did_not_learn():
+    runner = FakeRunner("text-classification", TEXTS)
+    energy = MethodVariant(method="energy")
+    cell = {Job(setup="sentiment", what=energy, seed=0): {"sets": {"home": {"confidence": 0.9}}}}
+
+    learned, not_learned = (outcome("right", [plain], [plain]) for plain in (0.8, 0.61))
+
+    assert energy not in unlearned(runner, Outcome(found=learned.found | cell))
+    assert unlearned(runner, Outcome(found=not_learned.found | cell))[energy] == "did not learn: accuracy 61 %"
+
+
 def test_in_tagging_entities_count():
     runner = FakeRunner("token-classification", TAGGED)
 

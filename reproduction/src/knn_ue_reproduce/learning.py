@@ -9,27 +9,37 @@ from knn_ue_reproduce.run import Outcome
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import MethodVariant
 
+UNLEARNED = "did not learn"
 # Of what the plain model learned beyond always giving the most frequent answer.
 LEAST_SHARE = 0.5
 
 
 def unlearned(runner: TaskRunner, outcome: Outcome) -> dict[MethodVariant, str]:
-    """Return the methods of a setup whose models did not learn, each with what to say of it."""
+    """Return the methods of a setup whose models did not learn, each with what to say of it.
+
+    Detectors have no answers of their own: they are as good as the plain model, whose outputs they read.
+    """
     inside = runner.setup.sets[0].name
     tagging = runner.setup.task == "token-classification"
     measure, title = ("f1", "F1") if tagging else ("right", "accuracy")
     found: dict[MethodVariant, list[float]] = {}
+    detectors: dict[MethodVariant, None] = {}
     for job, content in outcome.found.items():
         value = content.get("sets", {}).get(inside, {}).get(measure)
-        if job.setup == runner.setup.name and isinstance(job.what, MethodVariant) and value is not None:
+        if job.setup != runner.setup.name or not isinstance(job.what, MethodVariant):
+            continue
+        if job.what.detects:
+            detectors[job.what] = None
+        elif value is not None:
             found.setdefault(job.what, []).append(float(value))
     means = {variant: sum(values) / len(values) for variant, values in found.items()}
     plain = means.get(MethodVariant(method="softmax"))
     if plain is None:
         return {}
+    means |= dict.fromkeys(detectors, plain)
     rows = runner.data.sets[inside].rows
     found_below = below(means, plain, _most_frequent(rows), noise=1 / math.sqrt(len(rows)))
-    return {variant: f"did not learn: {title} {100 * means[variant]:.0f} %" for variant in found_below}
+    return {variant: f"{UNLEARNED}: {title} {100 * means[variant]:.0f} %" for variant in found_below}
 
 
 def below(
