@@ -64,6 +64,32 @@ def test_a_claim_does_not_hold_only_where_half_the_papers_gain_is_excluded():
     assert word(-0.001, -1.1 * half, 1.1 * half, p=0.5).word == "undecided"
 
 
+def test_where_the_other_side_has_no_error_left_to_take_off_the_verdict_says_so():
+    half = (4.42 - 0.95) / 200
+
+    crowded = word(-0.001, -0.4 * half, 0.4 * half, p=0.5, second=0.9 * half)
+    roomy = word(-0.001, -0.4 * half, 0.4 * half, p=0.5, second=1.1 * half)
+
+    assert crowded.reason == "half the paper's effect is excluded; SR leaves no room for it"
+    assert (crowded.no_room, roomy.no_room) == (True, False)
+    assert "1 do not hold (1 of them without room for the paper's gain)" in counted([crowded])
+
+
+def test_the_room_of_what_should_be_high_is_what_it_lacks_to_one():
+    claim = replace(CLAIM, measure="class_auroc", printed=(Published(98.0), Published(90.0)))
+    nothing = {"measure": "class_auroc", "claim": claim, "p": 0.5}
+
+    assert word(0.0, -0.001, 0.001, second=0.97, **nothing).no_room
+    assert not word(0.0, -0.001, 0.001, second=0.95, **nothing).no_room
+
+
+def test_what_was_not_measured_is_told_from_what_cannot_be_tested():
+    (verdict,) = judge([CLAIM], {}, {})
+
+    assert not verdict.measured
+    assert "1 cannot be tested here (1 of them are not measured)" in counted([verdict])
+
+
 def test_a_small_sure_gain_holds_and_is_called_small():
     verdict = word(-0.002, -0.003, -0.001)
 

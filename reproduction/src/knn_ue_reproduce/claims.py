@@ -245,7 +245,7 @@ def _claim(
     kind: ClaimKind = "better",
     text: str | None = None,
 ) -> Claim:
-    words = text or f"{_name(first)} beats {_name(second)}"
+    words = text or f"{name_of(first)} beats {name_of(second)}"
     return Claim(
         table=table.name,
         text=words,
@@ -270,5 +270,6 @@ def _printed(table: PaperTable, block: Block, measure: str) -> dict[str, Publish
     return {name: row[column] for name, row in table.published.rows.items() if column in row}
 
 
-def _name(variant: MethodVariant) -> str:
+def name_of(variant: MethodVariant) -> str:
+    """Return what the paper calls a method."""
     return PAPER_NAMES.get(str(variant), str(variant))

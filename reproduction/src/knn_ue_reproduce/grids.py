@@ -130,14 +130,26 @@ def _p(value: float) -> str:
 
 
 def counted(verdicts: Iterable[ClaimVerdict]) -> str:
-    """Return how many claims hold (and how many of them with one seed), do not hold, are undecided, are untestable."""
+    """Return how many claims hold, do not hold, are undecided, are untestable, and what limits that.
+
+    With one seed a claim holds for one model. Arithmetic (the toy table) holds without any. Where the second side
+    leaves no room for half the paper's gain, a claim could not but fail.
+    """
     verdicts = list(verdicts)
-    words = [one.word for one in verdicts]
-    n_once = sum(one.one_seed for one in verdicts if one.word == "holds")
+    by_word = {word: [one for one in verdicts if one.word == word] for word in get_args(Word)}
+    held, refuted = by_word["holds"], by_word["does not hold"]
+    n_once = sum(one.one_seed for one in held)
+    n_toy = sum(not one.setup for one in held)
+    n_no_room = sum(one.no_room for one in refuted)
+    n_unmeasured = sum(not one.measured for one in by_word["cannot be tested here"])
+    limits = [f"{n_once} of them with one seed only"] if n_once else []
+    limits += [f"{n_toy} of them is arithmetic"] if n_toy else []
     parts = [
-        f"{words.count('holds')} hold" + (f" ({n_once} of them with one seed only)" if n_once else ""),
-        f"{words.count('does not hold')} do not hold",
-        f"{words.count('undecided')} are undecided",
-        f"{words.count('cannot be tested here')} cannot be tested here",
+        f"{len(held)} hold" + (f" ({', '.join(limits)})" if limits else ""),
+        f"{len(refuted)} do not hold"
+        + (f" ({n_no_room} of them without room for the paper's gain)" if n_no_room else ""),
+        f"{len(by_word['undecided'])} are undecided",
+        f"{len(by_word['cannot be tested here'])} cannot be tested here"
+        + (f" ({n_unmeasured} of them are not measured)" if n_unmeasured else ""),
     ]
     return ", ".join(parts)

@@ -38,9 +38,11 @@ ABOUT = (
     "verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the first side is "
     "better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below "
     "0.05, and the two digits of a table show it. It does not hold when the interval, also after Holm's correction, "
-    "excludes half of the paper's gain (any gain, where the paper prints no numbers). Everything else is undecided. A "
-    "claim of no loss holds when both exclude a stated loss, and does not hold when they exclude a smaller one. "
-    "The t-test over seeds is the paper's test and decides nothing here."
+    "excludes half of the paper's gain (any gain, where the paper prints no numbers). Where the second side is nearer "
+    "to a perfect score than that, there is no room for such a gain, and the verdict says so: it tells more about our "
+    "models than about the claim. Everything else is undecided. The verdict by our definition is held against the same "
+    "numbers of the paper, which are by the published one. A claim of no loss holds when both exclude a stated loss, "
+    "and does not hold when they exclude a smaller one. The t-test over seeds is the paper's test and decides nothing here."
 )
 
 

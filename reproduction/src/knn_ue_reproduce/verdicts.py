@@ -15,7 +15,7 @@ from statistics import median
 from typing import Literal
 
 from knn_ue_reproduce.cells import Content
-from knn_ue_reproduce.claims import Claim, TimeClaim, ours_of
+from knn_ue_reproduce.claims import Claim, TimeClaim, name_of, ours_of
 from knn_ue_reproduce.comparisons import PairedTests, pair_of
 from knn_ue_reproduce.measures import VISIBLE, measure_of
 from knn_ue_reproduce.scales import PAPER
@@ -42,7 +42,8 @@ class ClaimVerdict:
     `by_our_definition` is the verdict where our definition of the measure is another than the published one. `differs`
     says how encoder and data of the `setup` differ from the paper's. With `one_seed` the interval is that of texts
     alone. `effect` is our gain as a share of the paper's, and `precision` half the width of its interval, in the same
-    unit; both are NaN where the paper prints no two numbers.
+    unit; both are NaN where the paper prints no two numbers. With `no_room` the second side is so good already that
+    half the paper's gain cannot be had. `measured` says that there are numbers to judge it by.
     """
 
     table: str
@@ -62,6 +63,8 @@ class ClaimVerdict:
     one_seed: bool = False
     effect: float = math.nan
     precision: float = math.nan
+    no_room: bool = False
+    measured: bool = True
 
 
 def judge(
@@ -106,6 +109,7 @@ def judge_coverage(setup: str, place: str, method: str, shares: Sequence[float])
         word=word,
         reason=reason,
         setup=setup,
+        measured=bool(shares),
     )
 
 
@@ -129,7 +133,7 @@ def _judge(
     shown = holm([_looked_at(claim, pair) for claim, pair in both])
     refuted = holm([_refuted(claim, pair) for claim, pair in both])
     verdicts = [_verdict(*one, p, against, means) for one, p, against in zip(both, shown, refuted, strict=True)]
-    return [replace(one, reason=why) if why else one for one, why in zip(verdicts, failed, strict=True)]
+    return [replace(one, reason=why, measured=True) if why else one for one, why in zip(verdicts, failed, strict=True)]
 
 
 def _failed(claim: Claim, unlearned: Unlearned) -> str:
@@ -183,6 +187,12 @@ def _least_effect(claim: Claim) -> float:
     return 0.0 if math.isnan(effect) else effect / 2
 
 
+def _has_no_room(claim: Claim, found: PairedTest) -> bool:
+    """Say whether the second side is nearer to a perfect score than the gain that the claim is refuted by."""
+    room = 1 - found.second if measure_of(claim.measure).higher_is_better else found.second
+    return claim.kind == "better" and room < _least_effect(claim)
+
+
 def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, means: Means) -> ClaimVerdict:
     measure = measure_of(claim.measure)
     both = _both(claim, found, means)
@@ -190,6 +200,7 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
     paper = "in words" if claim.printed is None else f"{claim.printed[0]} / {claim.printed[1]}"
     word: Word
     effect = precision = math.nan
+    no_room = False
     if found is None or math.isnan(found.low):
         word, interval, t_test = "cannot be tested here", "–", math.nan
         reason = "the cells, or the answers behind them, are not here"
@@ -199,8 +210,10 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
         word, reason = _decide(claim, (gain, low, high), p, against)
+        no_room = _has_no_room(claim, found)
         effect, precision = gain / _paper_effect(claim), (high - low) / 2 / _paper_effect(claim)
-        limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
+        limits = [f"{name_of(claim.second)} leaves no room for it"] if no_room and word == "does not hold" else []
+        limits += [f"on the first {found.n_texts} texts"] if found.n_texts else []
         limits += ["one seed only"] if found.n_seeds == 1 else []
         reason = "; ".join(part for part in (reason, *limits) if part)
         t_test = found.t_test
@@ -223,6 +236,8 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
         one_seed=found is not None and found.n_seeds == 1,
         effect=effect,
         precision=precision,
+        no_room=no_room,
+        measured=found is not None,
     )
 
 
@@ -298,4 +313,5 @@ def _time_verdict(claim: TimeClaim, content: Content | None) -> ClaimVerdict:
         t_test=math.nan,
         word=word,
         reason=reason,
+        measured=bool(first and second),
     )
