@@ -13,14 +13,19 @@ OURS = (*OUR_METHODS, "knn-ue-entity", "familiarity")
 
 
 def league_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
-    """Return the league of all measures, in domain beside out of domain, sorted by the mean of both ranks."""
+    """Return the league of all measures, in domain beside out of domain, sorted by the mean of both ranks.
+
+    Methods without a number, whose ranks are of fewer columns, come last: they were not measured against the others
+    where those may be better.
+    """
     both = [league_of(inside), league_of(outside)]
     by_method = [{one.method: one for one in standings} for standings in both]
     numbered = {one.method for one in placed(both[0])} & {one.method for one in placed(both[1])} or {
         one.method for standings in both for one in placed(standings)
     }
     methods = sorted(
-        dict.fromkeys(name for found in by_method for name in found), key=lambda name: _mean(by_method, name)
+        dict.fromkeys(name for found in by_method for name in found),
+        key=lambda name: (name not in numbered, _mean(by_method, name)),
     )
     order = [name for name in methods if name in numbered]
     lines = []
@@ -48,8 +53,9 @@ def league_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
 
 def detection_grid(columns: Sequence[Column]) -> Grid:
     """Return the league of OOD detection, with the mean of each measure over sets."""
-    standings = league_of(columns)
-    numbered = placed(standings)
+    found = league_of(columns)
+    numbered = placed(found)
+    standings = [*numbered, *(one for one in found if one not in numbered)]
     measures = list(dict.fromkeys(column.measure for column in columns))
     lines = [
         (
