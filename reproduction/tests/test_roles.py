@@ -26,7 +26,9 @@ def test_a_set_of_other_labels_leaves_the_papers_place_to_one_that_can_be_scored
         ("away", "out", "Yelp"),
     ]
     assert setup.differs == "home for IMDb, away for Yelp"
-    assert setup.remarks == ("aliens has no label of the training rows: it is used only for OOD detection",)
+    assert setup.remarks == (
+        "aliens has no label of the training rows (it has green; they have neg, pos): it is used only for OOD detection",
+    )
 
 
 def test_the_only_other_set_stands_for_the_papers_where_it_can_be_told_apart(tmp_path):
@@ -55,8 +57,23 @@ def test_a_set_that_cannot_be_read_costs_no_other_one_its_numbers(tmp_path):
 
     assert [(one.name, one.stands_for) for one in setup.sets] == [("home", "IMDb"), ("away", "Yelp")]
     (remark,) = setup.remarks
-    assert remark.startswith("aaa is left out: ")
-    assert remark.endswith("is empty: at least one row is needed")
+    assert remark == "aaa is left out: test.jsonl is empty: at least one row is needed"
+
+
+def test_a_set_of_a_name_we_know_is_read_like_any_other(tmp_path):
+    data = write_data(tmp_path, tasks=("nli",))
+    (data / "nli" / "home").rename(data / "nli" / "mnli")
+    write_rows(data / "nli" / "snli" / "test.jsonl", [])
+    write_rows(data / "nli" / "chaosnli-mnli" / "test.jsonl", [{"premise": "a", "hypothesis": "b", "label": "e"}])
+
+    setup = settled_folder(data)
+
+    assert [(one.name, one.role, one.stands_for) for one in setup.sets] == [
+        ("mnli", "in", "MNLI"),
+        ("chaosnli-mnli", "outside", None),
+        ("away", "out", "SNLI"),
+    ]
+    assert [remark.split()[0] for remark in setup.remarks] == ["snli", "chaosnli-mnli"]
 
 
 def test_a_task_that_cannot_be_read_costs_no_other_one_its_list_and_results(tmp_path):

@@ -88,6 +88,14 @@ def test_only_files_of_rows_are_splits_and_each_split_has_one(tmp_path):
         folder_setups(tmp_path)
 
 
+def test_parquet_files_are_splits_too(tmp_path):
+    make(tmp_path, *(f"sentiment/home/{split}.parquet" for split in ("train", "validation", "test")))
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert setup.validation == str(tmp_path / "sentiment/home/validation.parquet")
+
+
 def test_chosen_sets_are_the_only_ones_out_of_domain(tmp_path):
     make(tmp_path, *(f"ner/home/{split}.jsonl" for split in ("train", "val", "test")))
     make(tmp_path, "ner/x/test.jsonl", "ner/y/test.jsonl")

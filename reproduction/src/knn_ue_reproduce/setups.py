@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from knn_ue.data import Task
-from knn_ue.data.readers import COLUMNS, JSON_FILES, TABLES
+from knn_ue.data.readers import COLUMNS, JSON_FILES, PARQUET, TABLES
 from knn_ue.errors import InvalidInputError
 from knn_ue_reproduce.scales import TASKS
 
@@ -118,7 +118,7 @@ _KNOWN: Mapping[str, tuple[str, Sequence[tuple[str, Sequence[str], Role, str | N
     "intent": ("clinc150", (("clinc150", ("test",), "in", None), ("clinc150", ("oos_test",), "outside", None))),
 }
 _SAME_DATA = {"imdb": "IMDb", "mnli": "MNLI", "snli": "SNLI"}  # samples of the paper's own sets
-_ROWS = re.compile(rf"^[^.]+({'|'.join(map(re.escape, (*JSON_FILES, *TABLES, *COLUMNS)))})(\.gz)?$")
+_ROWS = re.compile(rf"^[^.]+({'|'.join(map(re.escape, (*JSON_FILES, *TABLES, *COLUMNS, *PARQUET)))})(\.gz)?$")
 _NOT_A_SET = {"train", "fitting"}  # what other rows of a setup are called
 _TO_TRAIN_ON = {"btc"}  # a set that is in domain when it is named, and no part of the results otherwise
 
@@ -249,12 +249,6 @@ def places(sets: Iterable[ScoredSet]) -> str:
     return ", ".join(
         f"a sample of {paper}" if _SAME_DATA.get(name) == paper else f"{name} for {paper}" for name, paper in standing
     )
-
-
-def is_known(task: str, one: ScoredSet) -> bool:
-    """Say whether we know the set by the name of its folder, and so its labels."""
-    folders = {Path(source).parent.name for source in one.sources}
-    return folders <= {name for name, *_ in _KNOWN[task][1]}
 
 
 def _check_names(folder: Path, names: Sequence[str]) -> None:
