@@ -5,23 +5,24 @@ import pytest
 from knn_ue_reproduce.league import Column
 from knn_ue_reproduce.sentences import N_SENTENCES, Evidence, sentences_of
 from knn_ue_reproduce.statistics import PairedTest
+from knn_ue_reproduce.verdicts import ClaimVerdict
 
 SETS = ("home", "away")
 
 
-def paired(difference):
+def paired(difference, n_seeds=3):
     bounds = {"low": difference - 0.001, "high": difference + 0.001}
     return PairedTest(
-        first=0.1 + difference, second=0.1, difference=difference, p=0.001, t_test=0.1, n_seeds=3, **bounds
+        first=0.1 + difference, second=0.1, difference=difference, p=0.001, t_test=0.1, n_seeds=n_seeds, **bounds
     )
 
 
-def column(means, *, part="home", measure="ece", setup="sentiment", higher=False):
+def column(means, *, part="home", measure="ece", setup="sentiment", higher=False, n_seeds=3):
     """Return a column of three seeds that all agree, every pair of methods tested."""
-    values = {method: dict.fromkeys(range(3), mean) for method, mean in means.items()}
+    values = {method: dict.fromkeys(range(n_seeds), mean) for method, mean in means.items()}
     names = list(means)
     tests = {
-        (first, second): paired((means[first] - means[second]) / 100)
+        (first, second): paired((means[first] - means[second]) / 100, n_seeds)
         for place, first in enumerate(names)
         for second in names[place + 1 :]
     }
@@ -51,12 +52,13 @@ def test_ours_win_where_their_numbers_are_best():
 
     assert "5 methods on 1 task (sentiment) and 2 labeled test sets, with 3 seeds, at the small scale" in text
     assert "in domain the plain model is right on 76.0 % (home)" in text
-    assert "In domain, `knn-ue` has the best mean rank of 5 methods: 0 % of the others do better" in text
+    assert "In domain (1 set), `knn-ue` has the best mean rank of 5 methods: on average 0 % of the others do" in text
+    assert "no other 95 % interval overlaps its own" in text
     assert "the lower ECE on 2 of 2 sets (significantly lower on 2, significantly higher on 0)" in text
     assert "against temperature scaling `knn-ue` wins 4, ties 0 and loses 0 of 4 comparisons" in text.lower()
     assert "The best method of others out of domain is `dac`" in text
-    assert "In none of 4 columns (a set and a measure) is another method significantly better" in text
-    assert "`knn-ue` alone loses 0 of 12 comparisons with others" in text
+    assert "in 0 of 4 columns (a set and a measure) some other method is significantly better than `knn-ue`" in text
+    assert "which loses 0 of 12 comparisons with others; in none is one better than every one of ours" in text
 
 
 def test_ours_lose_where_their_numbers_are_worse():
@@ -66,9 +68,9 @@ def test_ours_lose_where_their_numbers_are_worse():
     assert "`knn-ue-no-label` is number 4 (75 %) and `knn-ue` is number 5 (100 %)" in text
     assert "the lower ECE on 0 of 2 sets (significantly lower on 0, significantly higher on 2)" in text
     assert "wins 0, ties 0 and loses 4 of 4 comparisons" in text
-    assert "Where ours lose: in 4 of 4 columns" in text
-    assert "home ECE (`dac` and `temperature` and 1 more)" in text
-    assert "`knn-ue` alone loses 12 of 12 comparisons with others" in text
+    assert "Where ours lose: in 4 of 4 columns (a set and a measure) some other method is significantly better" in text
+    assert "which loses 12 of 12 comparisons with others: to `softmax` 4, `temperature` 4 and `dac` 4" in text
+    assert "in 4 one is better than every one of ours: home ECE (`dac` and `temperature` and 1 more)" in text
 
 
 def test_entities_are_compared_with_the_best_other_method_by_each_measure():
@@ -80,6 +82,7 @@ def test_entities_are_compared_with_the_best_other_method_by_each_measure():
 
     assert "ECE 9.0 against 15.0 of `knn-ue` and E-AURC 60.0 against 50.0 of `softmax`" in text
     assert "against all methods it wins 2, ties 0 and loses 2 of 4 comparisons" in text
+    assert "it alone is fitted on whole entities, the others on words" in text
 
 
 def test_detection_names_the_best_and_the_place_of_ours():
@@ -91,8 +94,83 @@ def test_detection_names_the_best_and_the_place_of_ours():
 
     text = told(detected=detected)
 
-    assert "over 1 set: `vim` 80.0 %, `softmax` 70.0 %, `knn-ue` 69.0 % and `familiarity` 75.0 %" in text
-    assert "`knn-ue` is number 4 of 4" in text
+    assert "by mean AUROC: `vim` 80.0 %, `softmax` 70.0 %, `knn-ue` 69.0 % and `familiarity` 75.0 %" in text
+    assert "`familiarity` is number 2 (33 %) and `knn-ue` is number 4 (100 %)" in text
+    assert "against all of them `knn-ue` wins 0, ties 0 and loses 3 of 3 comparisons" in text
+
+
+def test_the_best_detector_by_the_mean_need_not_be_the_first_by_rank():
+    means = [{"vim": 61.0, "familiarity": 60.0}, {"vim": 61.0, "familiarity": 60.0}, {"vim": 60.0, "familiarity": 99.0}]
+    detected = [
+        column({"softmax": 50.0, "knn-ue": 50.0} | one, part=str(part), measure="detection_auroc", higher=True)
+        for part, one in enumerate(means)
+    ]
+
+    text = told(detected=detected)
+
+    assert "by mean rank of 4: `vim` is number 1 (11 %), `familiarity` is number 2 (22 %)" in text
+    assert "by mean AUROC: `familiarity` 73.0 %" in text
+
+
+def test_with_one_seed_nothing_is_significant_and_nothing_is_called_so():
+    means = {"softmax": 6.0, "dac": 1.0, "knn-ue": 2.0}
+    columns = [column(means, measure=measure, n_seeds=1) for measure in ("ece", "e_aurc")]
+
+    text = told(inside=columns, outside=[])
+
+    assert "with 1 seed, at the small scale" in text
+    assert "`knn-ue` has the lower ECE on 1 of 1 set (not tested)" in text
+    assert "Whether any method is significantly better than another could not be tested: that takes two seeds." in text
+    assert "significantly lower" not in text
+
+
+def test_a_model_that_did_not_learn_is_the_first_thing_said():
+    nothing = Evidence(
+        scale="small", learned=[], inside=[], outside=[], detected=[], tables=[], verdicts=[], unlearned=["intent"]
+    )
+
+    assert sentences_of(nothing) == [
+        "The plain model did not learn its task on intent: no method is ranked there.",
+    ]
+    assert "at the small scale; in domain the plain model is right on 76.0 % (home); the plain model did not learn" in (
+        told(unlearned=["intent"])
+    )
+
+
+def claim(**changes):
+    known = {
+        "table": "sentiment",
+        "claim": "kNN-UE beats SR",
+        "place": "home",
+        "measure": "ECE",
+        "paper": "",
+        "ours": "",
+    }
+    known |= {"interval": "", "p": 0.5, "t_test": 0.5, "word": "undecided", "reason": "", "setup": "sentiment"}
+    return ClaimVerdict(**(known | changes))
+
+
+def test_arithmetic_is_no_claim_that_a_model_was_needed_for():
+    toy = claim(table="toy", word="holds", setup="")
+
+    assert "claim" not in told(verdicts=[toy])
+    assert "Of 2 claims of the paper 1 hold (1 of them is arithmetic), 0 do not hold, 1 are undecided" in told(
+        verdicts=[toy, claim()]
+    )
+
+
+def test_the_papers_own_encoder_and_data_do_not_differ_from_the_papers():
+    assert "differ from the paper's" in told(verdicts=[claim(differs="minilm for mdeberta-v3-base")])
+    assert "differ from the paper's" not in told(verdicts=[claim()])
+
+
+def test_claims_that_were_not_measured_or_could_not_but_fail_are_counted():
+    text = told(
+        verdicts=[claim(word="does not hold", no_room=True), claim(word="cannot be tested here", measured=False)]
+    )
+
+    assert "1 do not hold (1 of them without room for the paper's gain)" in text
+    assert "1 cannot be tested here (1 of them are not measured)" in text
 
 
 @pytest.mark.parametrize("inside", [[], [column({"knn-ue": 2.0})]])

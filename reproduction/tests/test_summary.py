@@ -43,11 +43,11 @@ def compared():
     return {("sentiment", part): {"ece": pairs} for part in SETS}
 
 
-def summary(found=None, asked=()):
+def summary(found=None, asked=(), n_texts=None):
     table = make_plan(SETUPS)["sentiment"]
     unlearned = {"sentiment": {MethodVariant(method="posterior"): "did not learn: accuracy 51 %"}}
     filled = FilledTable(table=table, compared=compared())
-    return summarize(SETUPS, SMALL, found or outcome(), [filled], unlearned, asked)
+    return summarize(SETUPS, SMALL, found or outcome(), [filled], unlearned, asked, n_texts)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,23 @@ def test_those_who_saw_fewer_texts_or_did_not_learn_are_in_no_league_and_that_is
         "posterior (sentiment): did not learn: accuracy 51 %",
         "dac: not measured yet",
     )
+
+
+def test_where_no_set_has_more_texts_than_dropout_saw_it_is_in_the_league():
+    known = summary(n_texts={"sentiment": 200})
+
+    assert [line[1] for line in known.grids[0].lines] == ["mc-dropout", "knn-ue", "temperature", "softmax"]
+    assert known.unranked == ("posterior (sentiment): did not learn: accuracy 51 %",)
+
+
+def test_methods_that_are_left_out_for_the_same_reason_are_named_together():
+    why = "did not learn: accuracy 50 %"
+    unlearned = {"sentiment": {MethodVariant(method=method): why for method in ("softmax", "knn-ue")}}
+
+    found = summarize(SETUPS, SMALL, outcome(), [], unlearned, n_texts={"sentiment": 100})
+
+    assert found.unranked == (f"softmax, knn-ue (sentiment): {why}",)
+    assert "the plain model did not learn its task on sentiment" in found.sentences[0]
 
 
 def test_the_league_counts_the_paired_tests_of_the_tables(results):

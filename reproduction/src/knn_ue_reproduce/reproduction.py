@@ -163,7 +163,9 @@ class Reproduction:
         failed = {str(job): reason for job, reason in outcome.failed.items()}
         facts = self.facts(outcome, command) | {"bootstrap": f"{n_bootstrap:,} draws"}
         asked = self.jobs(self.tables(names))
-        summary = summarize(self.setups, self.scale, outcome, tables, filler.unlearned, asked)
+        measured = {job.setup for job in outcome.found}
+        n_texts = {name: max(len(one.rows) for one in self.runners[name].data.sets.values()) for name in measured}
+        summary = summarize(self.setups, self.scale, outcome, tables, filler.unlearned, asked, n_texts)
         return Results(tables=tables, facts=facts, failed=failed, summary=summary)
 
     def facts(self, outcome: Outcome, command: str) -> dict[str, str]:

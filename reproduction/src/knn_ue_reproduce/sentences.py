@@ -9,6 +9,7 @@ from knn_ue.report.headline import listed
 from knn_ue_reproduce.grids import counted
 from knn_ue_reproduce.league import Column, Record, Standing, league_of, placed, record_of
 from knn_ue_reproduce.league_grids import OURS
+from knn_ue_reproduce.learning import UNLEARNED
 from knn_ue_reproduce.measures import measure_of
 from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.verdicts import ClaimVerdict
@@ -22,7 +23,8 @@ _SHOWN_LOSSES = 6
 class Evidence:
     """What the sentences are made of: columns in domain, out of domain and of detection, and the paper's claims.
 
-    `learned` are the columns that say how well the plain model does its task, in domain.
+    `learned` are the columns that say how well the plain model does its task, in domain; on the tasks of `unlearned` it
+    did not learn it.
     """
 
     scale: str
@@ -32,6 +34,7 @@ class Evidence:
     detected: Sequence[Column]
     tables: Sequence[FilledTable]
     verdicts: Sequence[ClaimVerdict]
+    unlearned: Sequence[str] = ()
 
     @property
     def scored(self) -> list[Column]:
@@ -48,8 +51,10 @@ def sentences_of(evidence: Evidence) -> list[str]:
 
 def _scope(evidence: Evidence) -> str | None:
     columns = evidence.scored
+    failed = evidence.unlearned
+    nothing = f"the plain model did not learn its task on {listed(failed)}: no method is ranked there" if failed else ""
     if not columns:
-        return None
+        return f"{_capital(nothing)}." if nothing else None
     methods = {method for column in columns for method in column.values}
     seeds = [len(found) for column in columns for found in column.values.values()]
     sets = {(column.setup, column.part) for column in columns}
@@ -62,7 +67,8 @@ def _scope(evidence: Evidence) -> str | None:
     learned = f"; in domain the plain model is right on {listed(known)}" if known else ""
     return (
         f"{_many(len(methods), 'method')} on {_many(len(tasks), 'task')} ({listed(tasks)}) and "
-        f"{_many(len(sets), 'labeled test set')}, with {_span(seeds)} seeds, at the {evidence.scale} scale{learned}."
+        f"{_many(len(sets), 'labeled test set')}, with {_seeds(seeds)}, at the {evidence.scale} scale{learned}"
+        f"{f'; {nothing}' if nothing else ''}."
     )
 
 
@@ -81,6 +87,10 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
         return None
     best, *others = ranked
     near = sum(one.low <= best.high for one in others)
+    order = "no other 95 % interval overlaps its own"
+    if near:
+        order = f"the 95 % intervals of {_many(near, 'other')} overlap its own, so that it is not shown to be the best"
+    n_sets = len({(column.setup, column.part) for column in columns})
     ours = [
         f"{_code(one.method)} is number {ranked.index(one) + 1} ({_rank(one)})"
         for one in ranked
@@ -93,9 +103,9 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
     ]
     told = f"; {listed(ours)}" if ours else ""
     return (
-        f"{where}, {_code(best.method)} has the best mean rank of {len(ranked)} methods: {_rank(best)} of the others "
-        f"do better (next is {_code(others[0].method)} with {_rank(others[0])}; the intervals of {near} others reach "
-        f"its own){told}."
+        f"{where} ({_many(n_sets, 'set')}), {_code(best.method)} has the best mean rank of {len(ranked)} methods: on "
+        f"average {_rank(best)} of the others do better (next is {_code(others[0].method)} with {_rank(others[0])}; "
+        f"{order}){told}."
     )
 
 
@@ -108,8 +118,8 @@ def _against_plain(evidence: Evidence) -> str | None:
         better = sum(column.is_better(_MAIN, _PLAIN) for column in columns)
         record = record_of(columns, _MAIN, _PLAIN)
         parts.append(
-            f"the lower {measure_of(measure).title} on {better} of {len(columns)} sets (significantly lower on "
-            f"{record.wins}, significantly higher on {record.losses})"
+            f"the lower {measure_of(measure).title} on {better} of {_many(len(columns), 'set')} "
+            f"({_significance(record, len(columns))})"
         )
     return f"Against the plain softmax, {_code(_MAIN)} has {listed(parts)}."
 
@@ -145,9 +155,11 @@ def _entities(evidence: Evidence) -> str | None:
         means = {method: fmean(column.mean(method) for column in chosen) for method in (_ENTITY, *rivals)}
         best = min(rivals, key=lambda method: means[method])
         parts.append(f"{measure_of(measure).title} {means[_ENTITY]:.1f} against {means[best]:.1f} of {_code(best)}")
+    record = record_of(columns, _ENTITY)
+    tested = f"; against all methods it {_told(record)}" if record.total else ""
     return (
-        f"Of entities out of domain, {_code(_ENTITY)} has on average {listed(parts)}, the best other method by each; "
-        f"against all methods it {_told(record_of(columns, _ENTITY))}."
+        f"Of entities out of domain, {_code(_ENTITY)} has on average {listed(parts)}, the best other method by each"
+        f"{tested}; it alone is fitted on whole entities, the others on words, so that this is no comparison of equals."
     )
 
 
@@ -158,69 +170,85 @@ def _detection(evidence: Evidence) -> str | None:
         return None
     means = {method: fmean(column.mean(method) for column in columns) for method in methods}
     ordered = sorted(means, key=lambda method: -means[method])
-    shown = [f"{_code(method)} {means[method]:.1f} %" for method in dict.fromkeys((ordered[0], _PLAIN, _MAIN))]
-    shown += [f"{_code('familiarity')} {means['familiarity']:.1f} %"] if "familiarity" in ordered[1:] else []
+    shown = dict.fromkeys((ordered[0], _PLAIN, _MAIN, *(one for one in ("familiarity",) if one in means)))
+    ranked = placed(league_of(evidence.detected))
+    places = [
+        f"{_code(one.method)} is number {number} ({_rank(one)})"
+        for number, one in enumerate(ranked, start=1)
+        if number == 1 or one.method in (_MAIN, "familiarity")
+    ]
+    record = record_of(evidence.detected, _MAIN)
+    tested = f"; against all of them {_code(_MAIN)} {_told(record)}" if record.total else ""
     return (
-        f"Mean AUROC of OOD detection over {_many(len(columns), 'set')}: {listed(shown)}; {_code(_MAIN)} is number "
-        f"{ordered.index(_MAIN) + 1} of {len(ordered)}."
+        f"OOD detection on {_many(len(columns), 'set')}, by mean rank of {len(ranked)}: {listed(places)}; by mean AUROC: "
+        f"{listed(f'{_code(method)} {means[method]:.1f} %' for method in shown)}{tested}."
     )
 
 
 def _losses(evidence: Evidence) -> str | None:
-    tested = [column for column in evidence.scored if column.tests and _ours_in(column)]
-    if not tested:
+    """Say where others are significantly better; columns in which nothing could be tested are not counted."""
+    compared = [column for column in evidence.scored if _ours_in(column) and _others_in(column)]
+    if not compared:
         return None
+    tested = [column for column in compared if any(_against_others(column, one).total for one in _ours_in(column))]
+    if not tested:
+        return "Whether any method is significantly better than another could not be tested: that takes two seeds."
+    main = [column for column in tested if _MAIN in column.values]
+    records = [_against_others(column, _MAIN) for column in main]
+    total = sum(records, Record())
+    behind = sum(record.losses > 0 for record in records)
+    rivals = {method: record_of(main, _MAIN, method).losses for method in _others_in(*main)}
+    worst = sorted((name for name, losses in rivals.items() if losses), key=lambda name: -rivals[name])
+    to = f": to {listed(f'{_code(name)} {rivals[name]}' for name in worst)}" if worst else ""
+    alone = (
+        f"in {behind} of {_many(len(records), 'column')} (a set and a measure) some other method is significantly better "
+        f"than {_code(_MAIN)}, which loses {total.losses} of {_many(total.total, 'comparison')} with others{to}"
+    )
     lost = {f"{column.part} {measure_of(column.measure).title}": _better_than_ours(column) for column in tested}
-    lost = {where: rivals for where, rivals in lost.items() if rivals}
-    records = [
-        record_of([column], _MAIN, method)
-        for column in tested
-        for method in column.values
-        if _MAIN in column.values and method not in OURS
-    ]
-    n_lost = sum(record.losses for record in records)
-    alone = f"{_code(_MAIN)} alone loses {n_lost} of {sum(record.total for record in records)} comparisons with others"
+    lost = {where: better for where, better in lost.items() if better}
     if not lost:
-        return (
-            f"In none of {len(tested)} columns (a set and a measure) is another method significantly better than every "
-            f"one of ours; {alone}."
-        )
+        return f"Where ours lose: {alone}; in none is one better than every one of ours."
     shown = [
-        f"{where} ({listed(map(_code, rivals[:2]))}{f' and {len(rivals) - 2} more' if len(rivals) > 2 else ''})"
-        for where, rivals in list(lost.items())[:_SHOWN_LOSSES]
+        f"{where} ({listed(map(_code, better[:2]))}{f' and {len(better) - 2} more' if len(better) > 2 else ''})"
+        for where, better in list(lost.items())[:_SHOWN_LOSSES]
     ]
     more = [f"{len(lost) - _SHOWN_LOSSES} more"] if len(lost) > _SHOWN_LOSSES else []
-    return (
-        f"Where ours lose: in {len(lost)} of {len(tested)} columns (a set and a measure) some other method is "
-        f"significantly better than every one of ours: {listed([*shown, *more])}; {alone}."
-    )
+    return f"Where ours lose: {alone}; in {len(lost)} one is better than every one of ours: {listed([*shown, *more])}."
 
 
 def _claims(evidence: Evidence) -> str | None:
-    if not evidence.verdicts:
+    if not any(one.setup for one in evidence.verdicts):  # arithmetic alone is no experiment
         return None
     known = [one.precision for one in evidence.verdicts if not math.isnan(one.precision)]
     power = f"; the median 95 % interval is ± {median(known):.1f} times the paper's gain" if known else ""
-    return (
-        f"Of {len(evidence.verdicts)} claims of the paper {counted(evidence.verdicts)}{power}. Encoder, data and size "
-        "differ from the paper's, and each table says how."
-    )
+    differ = any(one.differs for one in evidence.verdicts)
+    caution = " Encoder, data and size differ from the paper's, and each table says how." if differ else ""
+    return f"Of {_many(len(evidence.verdicts), 'claim')} of the paper {counted(evidence.verdicts)}{power}.{caution}"
 
 
 def _human(evidence: Evidence) -> str | None:
-    blocks = [block for filled in evidence.tables if filled.table.name == "human" for block in filled.blocks]
+    tables = [filled for filled in evidence.tables if filled.table.name == "human"]
     pairs = [
         (block.rows[_MAIN]["human"].mean, block.rows[_PLAIN]["human"].mean)
-        for block in blocks
-        if {_MAIN, _PLAIN} <= block.rows.keys()
+        for filled in tables
+        for block in filled.blocks
+        if {_MAIN, _PLAIN} <= block.rows.keys() and UNLEARNED not in block.remarks.get(_MAIN, "")
     ]
     known = [(ours, plain) for ours, plain in pairs if ours is not None and plain is not None]
     if not known:
         return None
+    columns = [
+        Column(setup=setup, part=part, measure="human", values={_MAIN: {}, _PLAIN: {}}, unit=100.0, tests=tests)
+        for filled in tables
+        for (setup, part), by_measure in filled.compared.items()
+        if setup not in evidence.unlearned and (tests := by_measure.get("human", {}))
+    ]
+    record = record_of(columns, _MAIN, _PLAIN)
+    tested = f" (significantly on {record.wins}, significantly farther on {record.losses})" if record.total else ""
     nearer = sum(ours < plain for ours, plain in known)
     return (
         f"Where the votes of people are known, {_code(_MAIN)} is nearer to them than the plain softmax on {nearer} of "
-        f"{_many(len(known), 'set')}."
+        f"{_many(len(known), 'set')}{tested}."
     )
 
 
@@ -267,6 +295,15 @@ def _ours_in(column: Column) -> list[str]:
     return [method for method in column.values if method in OURS]
 
 
+def _others_in(*columns: Column) -> list[str]:
+    return list(dict.fromkeys(method for column in columns for method in column.values if method not in OURS))
+
+
+def _against_others(column: Column, method: str) -> Record:
+    """Return the comparisons of one of ours with methods that are not."""
+    return sum((record_of([column], method, other) for other in _others_in(column)), Record())
+
+
 def _better_than_ours(column: Column) -> list[str]:
     """Return the other methods that are significantly better than every one of ours, the best first."""
     found = [
@@ -282,6 +319,13 @@ def _told(record: Record) -> str:
     return f"wins {record.wins}, ties {record.ties} and loses {record.losses} of {record.total} comparisons"
 
 
+def _significance(record: Record, n_columns: int) -> str:
+    if not record.total:
+        return "not tested"
+    untested = f", {n_columns - record.total} not tested" if record.total < n_columns else ""
+    return f"significantly lower on {record.wins}, significantly higher on {record.losses}{untested}"
+
+
 def _rank(one: Standing) -> str:
     return f"{100 * one.rank:.0f} %"
 
@@ -294,9 +338,9 @@ def _many(n: int, word: str) -> str:
     return f"{n} {word}{'' if n == 1 else 's'}"
 
 
-def _span(numbers: Sequence[int]) -> str:
+def _seeds(numbers: Sequence[int]) -> str:
     low, high = min(numbers), max(numbers)
-    return str(low) if low == high else f"{low} to {high}"
+    return _many(low, "seed") if low == high else f"{low} to {high} seeds"
 
 
 def _capital(text: str) -> str:

@@ -1,6 +1,7 @@
 """What a reader should see first: the sentences that matter, the leagues, a picture for each task, what is missing."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -17,13 +18,18 @@ from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.task_pictures import caption_of, picture_of
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 
+_PLAIN = MethodVariant(method="softmax")
+
 RULE = (
     "A rank is the share of the other methods that do better in a column (one measure of one test set), as a mean over "
-    "columns: 0 is the best of all everywhere, 100 the worst. In brackets: its 95 % interval, by a bootstrap over test "
-    "sets and seeds. Wins, ties and losses are against every other method in every column, by the paired test of the "
-    "tables (p < 0.05 and an interval without zero, not corrected: about one in forty comparisons of equal methods is "
-    "a win by chance, and as many are losses; significant means the same above); what could not be tested is not "
-    "counted. Methods that were not measured in every column have no number: their ranks are of other columns."
+    "columns: 0 is the best of all everywhere, 100 the worst. It says how many are better, not by how much. Every test "
+    "set counts the same, so that a task with more sets counts more. In brackets: its 95 % interval, by a bootstrap "
+    "over test sets and seeds; with few sets the true uncertainty is larger. Wins, ties and losses are against every "
+    "other method in every column, ours among them, by the paired test of the tables. A win is significant: p < 0.05 "
+    "and an interval without zero, not corrected for the number of comparisons, so that about one in forty comparisons "
+    "of equal methods is a win by chance, and one in forty a loss; significant means the same above. A tie is no "
+    "significant difference, which is not the same as none. What could not be tested is not counted. Methods that were "
+    "not measured in every column come last and have no number: their ranks are of other columns."
 )
 
 
@@ -64,9 +70,13 @@ def summarize(
     tables: Sequence[FilledTable],
     unlearned: LeftOut,
     asked: Sequence[Job] = (),
+    n_texts: Mapping[str, int] | None = None,
 ) -> Summary:
-    """Return the first page of what was measured of all cells that were `asked` for."""
-    left_out = _left_out(setups, scale, unlearned)
+    """Return the first page of what was measured of all cells that were `asked` for.
+
+    `n_texts` is how many texts the largest test set of a setup has, where that is known.
+    """
+    left_out = _left_out(setups, scale, unlearned, n_texts or {})
 
     def columns(measures: Sequence[str], *roles: Role) -> list[Column]:
         return columns_of(setups, outcome, tables, measures=measures, roles=roles, left_out=left_out)
@@ -83,6 +93,7 @@ def summarize(
         detected=detected,
         tables=tables,
         verdicts=[verdict for filled in tables for verdict in filled.verdicts],
+        unlearned=[setup.name for setup in setups if _PLAIN in unlearned.get(setup.name, {})],
     )
     drawn = find_spec("matplotlib") is not None  # the page without pictures is better than none
     names = dict.fromkeys(one.setup for one in inside) if drawn else ()
@@ -99,21 +110,31 @@ def summarize(
     )
 
 
-def _left_out(setups: Iterable[Setup], scale: Scale, unlearned: LeftOut) -> dict[str, dict[MethodVariant, str]]:
+def _left_out(
+    setups: Iterable[Setup], scale: Scale, unlearned: LeftOut, n_texts: Mapping[str, int]
+) -> dict[str, dict[MethodVariant, str]]:
     """Return whose numbers are not compared: models that did not learn, and mc-dropout where it saw fewer texts."""
-    few = {MethodVariant(method=PASSES): f"saw the first {scale.passes_rows} texts only"} if scale.passes_rows else {}
-    return {setup.name: few | dict(unlearned.get(setup.name, {})) for setup in setups}
+    cap = scale.passes_rows
+    few = {MethodVariant(method=PASSES): f"saw the first {cap} texts only"}
+    return {
+        setup.name: (few if cap and cap < n_texts.get(setup.name, math.inf) else {})
+        | dict(unlearned.get(setup.name, {}))
+        for setup in setups
+    }
 
 
 def _unranked(outcome: Outcome, left_out: LeftOut) -> Iterable[str]:
-    """Yield who is in no league though it was measured, and why."""
+    """Yield who is in no league though it was measured, and why; those with the same reason together."""
     found: dict[tuple[MethodVariant, str], list[str]] = {}
     for setup, methods in left_out.items():
         for variant, why in methods.items():
             if not variant.varies_search and any(job.setup == setup and job.what == variant for job in outcome.found):
                 found.setdefault((variant, why), []).append(setup)
+    together: dict[tuple[str, str], list[str]] = {}
     for (variant, why), names in found.items():
-        yield f"{variant} ({', '.join(names)}): {why}"
+        together.setdefault((", ".join(names), why), []).append(str(variant))
+    for (places, why), methods_of_one in together.items():
+        yield f"{', '.join(methods_of_one)} ({places}): {why}"
 
 
 def _unmeasured(asked: Iterable[Job], outcome: Outcome) -> Iterable[str]:
