@@ -27,7 +27,8 @@ def test_a_set_of_other_labels_leaves_the_papers_place_to_one_that_can_be_scored
     ]
     assert setup.differs == "home for IMDb, away for Yelp"
     assert setup.remarks == (
-        "aliens has no label of the training rows (it has green; they have neg, pos): it is used only for OOD detection",
+        "aliens has no label of the training rows (it has green; they have neg, pos): "
+        "it is used only for OOD detection",
     )
 
 

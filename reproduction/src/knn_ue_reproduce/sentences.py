@@ -180,8 +180,8 @@ def _detection(evidence: Evidence) -> str | None:
     record = record_of(evidence.detected, _MAIN)
     tested = f"; against all of them {_code(_MAIN)} {_told(record)}" if record.total else ""
     return (
-        f"OOD detection on {_many(len(columns), 'set')}, by mean rank of {len(ranked)}: {listed(places)}; by mean AUROC: "
-        f"{listed(f'{_code(method)} {means[method]:.1f} %' for method in shown)}{tested}."
+        f"OOD detection on {_many(len(columns), 'set')}, by mean rank of {len(ranked)}: {listed(places)}; by mean "
+        f"AUROC: {listed(f'{_code(method)} {means[method]:.1f} %' for method in shown)}{tested}."
     )
 
 
@@ -201,8 +201,8 @@ def _losses(evidence: Evidence) -> str | None:
     worst = sorted((name for name, losses in rivals.items() if losses), key=lambda name: -rivals[name])
     to = f": to {listed(f'{_code(name)} {rivals[name]}' for name in worst)}" if worst else ""
     alone = (
-        f"in {behind} of {_many(len(records), 'column')} (a set and a measure) some other method is significantly better "
-        f"than {_code(_MAIN)}, which loses {total.losses} of {_many(total.total, 'comparison')} with others{to}"
+        f"in {behind} of {_many(len(records), 'column')} (a set and a measure) some other method is significantly "
+        f"better than {_code(_MAIN)}, which loses {total.losses} of {_many(total.total, 'comparison')} with others{to}"
     )
     lost = {f"{column.part} {measure_of(column.measure).title}": _better_than_ours(column) for column in tested}
     lost = {where: better for where, better in lost.items() if better}
