@@ -61,6 +61,18 @@ def test_ours_win_where_their_numbers_are_best():
     assert "which loses 0 of 12 comparisons with others; in none is one better than every one of ours" in text
 
 
+def test_methods_that_are_equal_share_the_first_place():
+    text = told(means={"dac": 2.0})
+
+    assert "In domain (1 set), `dac` and `knn-ue` share the best mean rank of 5 methods: on average 12 % of" in text
+    assert "`knn-ue-no-label` is number 3 (50 %)" in text
+    assert "`knn-ue` is number" not in text
+
+
+def test_equal_numbers_are_not_called_higher():
+    assert "`knn-ue` has the lower ECE on 0 of 2 sets, the same on 2 (" in told(means={"softmax": 2.0})
+
+
 def test_ours_lose_where_their_numbers_are_worse():
     text = told(means={"knn-ue": 9.0, "knn-ue-no-label": 8.0})
 

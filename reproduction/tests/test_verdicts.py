@@ -111,6 +111,12 @@ def test_a_difference_that_no_table_shows_is_none_however_sure_the_test_is():
     assert word(-6e-5, -7e-5, -5e-5).word == "holds"
 
 
+def test_an_opposite_that_no_table_shows_is_not_called_one():
+    verdict = word(0.00001, 0.000005, 0.00002, second=0.05)
+
+    assert (verdict.word, verdict.reason) == ("does not hold", "half the paper's effect is excluded")
+
+
 def test_the_opposite_is_called_the_opposite():
     verdict = word(0.03, 0.01, 0.05)
 

@@ -43,7 +43,9 @@ def _draw(filled: FilledTable) -> "Figure":
                 panel.errorbar(k, means, yerr=spreads, color=color, marker=marker, capsize=3)
             measure = measure_of(name)
             unit = "%" if measure.unit == 100 else "×1000"
-            panel.set(xscale="log", ylabel=f"{measure.title} {unit}", title=block.title.split(",")[0])
+            panel.set(xscale="log", ylabel=f"{measure.title} {unit}")
+            # The name of a folder may have dollar signs, which are no formula.
+            panel.set_title(block.title.rpartition(", ")[0], parse_math=False)
             panel.set_xticks(SWEPT_NEIGHBORS, [str(k) for k in SWEPT_NEIGHBORS])
             panel.minorticks_off()
             panel.grid(color="#DDDDDD", linewidth=0.6)

@@ -24,6 +24,7 @@ from knn_ue_reproduce.verdicts import ALPHA
 _DRAWS = 1000
 _BLOCK = 50  # draws at a time: (draws, columns, methods, methods) stays small
 _DIGITS = 2  # of the tables
+_ROUNDING = 1e-9  # what equal mean ranks may differ by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +120,15 @@ def placed(standings: Sequence[Standing]) -> list[Standing]:
     """Return those that were measured in as many columns as any: only they can be compared by their mean rank."""
     most = max((one.n_columns for one in standings), default=0)
     return [one for one in standings if one.n_columns == most]
+
+
+def numbers_of(ranks: Sequence[float]) -> list[int]:
+    """Return the place of each mean rank, the best is 1; equal ones share a place.
+
+    >>> numbers_of([0.1, 0.3, 0.1])
+    [1, 3, 1]
+    """
+    return [1 + sum(other < one - _ROUNDING for other in ranks) for one in ranks]
 
 
 def record_of(columns: Iterable[Column], method: str, other: str | None = None) -> Record:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from knn_ue_reproduce.claims import OUR_METHODS
 from knn_ue_reproduce.grids import EMPTY, Grid
-from knn_ue_reproduce.league import Column, Standing, league_of, placed, record_of
+from knn_ue_reproduce.league import Column, Standing, league_of, numbers_of, placed, record_of
 from knn_ue_reproduce.measures import measure_of
 
 # The paper's method, itself without labels, and what this library adds: entities, and a detector.
@@ -27,14 +27,15 @@ def league_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
         dict.fromkeys(name for found in by_method for name in found),
         key=lambda name: (name not in numbered, _mean(by_method, name)),
     )
-    order = [name for name in methods if name in numbered]
+    ranked = [name for name in methods if name in numbered]
+    places = dict(zip(ranked, numbers_of([_mean(by_method, name) for name in ranked]), strict=True))
     lines = []
     for name in methods:
         found = [standings.get(name) for standings in by_method]
         known = [one for one in found if one is not None]
         lines.append(
             (
-                str(order.index(name) + 1) if name in numbered else EMPTY,
+                str(places.get(name, EMPTY)),
                 name,
                 *(text for one in found for text in (_rank(one), EMPTY if one is None else str(one.record))),
                 str(sum(one.n_columns for one in known)),
@@ -56,10 +57,11 @@ def detection_grid(columns: Sequence[Column]) -> Grid:
     found = league_of(columns)
     numbered = placed(found)
     standings = [*numbered, *(one for one in found if one not in numbered)]
+    places = dict(zip((one.method for one in numbered), numbers_of([one.rank for one in numbered]), strict=True))
     measures = list(dict.fromkeys(column.measure for column in columns))
     lines = [
         (
-            str(numbered.index(one) + 1) if one in numbered else EMPTY,
+            str(places.get(one.method, EMPTY)),
             one.method,
             _rank(one),
             str(one.record),

@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 from knn_ue.report.headline import listed
 from knn_ue_reproduce.grids import counted
-from knn_ue_reproduce.league import Column, Record, Standing, league_of, placed, record_of
+from knn_ue_reproduce.league import Column, Record, Standing, league_of, numbers_of, placed, record_of
 from knn_ue_reproduce.league_grids import OURS
 from knn_ue_reproduce.learning import UNLEARNED
 from knn_ue_reproduce.measures import measure_of
@@ -85,16 +85,20 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
     ranked = placed(standings)
     if len(ranked) < 2:
         return None
-    best, *others = ranked
+    numbers = _numbers(ranked)
+    leaders = [one for one in ranked if numbers[one.method] == 1]
+    best, others = leaders[0], ranked[len(leaders) :]
     near = sum(one.low <= best.high for one in others)
     order = "no other 95 % interval overlaps its own"
     if near:
         order = f"the 95 % intervals of {_many(near, 'other')} overlap its own, so that it is not shown to be the best"
+    following = f" (next is {_code(others[0].method)} with {_rank(others[0])}; {order})" if others else ""
+    first = f"{_code(best.method)} has"
+    if len(leaders) > 1:
+        first = f"{listed(_code(one.method) for one in leaders)} share"
     n_sets = len({(column.setup, column.part) for column in columns})
     ours = [
-        f"{_code(one.method)} is number {ranked.index(one) + 1} ({_rank(one)})"
-        for one in ranked
-        if one.method in OURS and one is not best
+        f"{_code(one.method)} is number {numbers[one.method]} ({_rank(one)})" for one in others if one.method in OURS
     ]
     ours += [
         f"{_code(one.method)}, in {one.n_columns} of {best.n_columns} columns, has {_rank(one)}"
@@ -103,9 +107,8 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
     ]
     told = f"; {listed(ours)}" if ours else ""
     return (
-        f"{where} ({_many(n_sets, 'set')}), {_code(best.method)} has the best mean rank of {len(ranked)} methods: on "
-        f"average {_rank(best)} of the others do better (next is {_code(others[0].method)} with {_rank(others[0])}; "
-        f"{order}){told}."
+        f"{where} ({_many(n_sets, 'set')}), {first} the best mean rank of {len(ranked)} methods: on average "
+        f"{_rank(best)} of the others do better{following}{told}."
     )
 
 
@@ -116,10 +119,11 @@ def _against_plain(evidence: Evidence) -> str | None:
         if not columns:
             return None
         better = sum(column.is_better(_MAIN, _PLAIN) for column in columns)
+        same = len(columns) - better - sum(column.is_better(_PLAIN, _MAIN) for column in columns)
         record = record_of(columns, _MAIN, _PLAIN)
         parts.append(
-            f"the lower {measure_of(measure).title} on {better} of {_many(len(columns), 'set')} "
-            f"({_significance(record, len(columns))})"
+            f"the lower {measure_of(measure).title} on {better} of {_many(len(columns), 'set')}"
+            f"{f', the same on {same}' if same else ''} ({_significance(record, len(columns))})"
         )
     return f"Against the plain softmax, {_code(_MAIN)} has {listed(parts)}."
 
@@ -172,10 +176,11 @@ def _detection(evidence: Evidence) -> str | None:
     ordered = sorted(means, key=lambda method: -means[method])
     shown = dict.fromkeys((ordered[0], _PLAIN, _MAIN, *(one for one in ("familiarity",) if one in means)))
     ranked = placed(league_of(evidence.detected))
+    numbers = _numbers(ranked)
     places = [
-        f"{_code(one.method)} is number {number} ({_rank(one)})"
-        for number, one in enumerate(ranked, start=1)
-        if number == 1 or one.method in (_MAIN, "familiarity")
+        f"{_code(one.method)} is number {numbers[one.method]} ({_rank(one)})"
+        for one in ranked
+        if numbers[one.method] == 1 or one.method in (_MAIN, "familiarity")
     ]
     record = record_of(evidence.detected, _MAIN)
     tested = f"; against all of them {_code(_MAIN)} {_told(record)}" if record.total else ""
@@ -324,6 +329,11 @@ def _significance(record: Record, n_columns: int) -> str:
         return "not tested"
     untested = f", {n_columns - record.total} not tested" if record.total < n_columns else ""
     return f"significantly lower on {record.wins}, significantly higher on {record.losses}{untested}"
+
+
+def _numbers(ranked: Sequence[Standing]) -> dict[str, int]:
+    """Return the place of each method; equal ones share it."""
+    return dict(zip((one.method for one in ranked), numbers_of([one.rank for one in ranked]), strict=True))
 
 
 def _rank(one: Standing) -> str:

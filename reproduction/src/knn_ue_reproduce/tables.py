@@ -22,6 +22,8 @@ from knn_ue_reproduce.toy_cases import toy_numbers
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 from knn_ue_reproduce.verdicts import ALPHA, ClaimVerdict, differences, judge, judge_coverage, judge_times
 
+_FEW_TEXTS = 50
+
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
@@ -287,6 +289,8 @@ class Filler:
 
 def _set_notes(rows: SetRows) -> list[str]:
     notes = []
+    if len(rows.rows) < _FEW_TEXTS:
+        notes.append(f"{rows.name} has so few texts ({len(rows.rows)}) that its numbers and tests say little.")
     if rows.ignored:
         notes.append(f"{rows.name} does not annotate {', '.join(sorted(rows.ignored))}: such answers count as O.")
     if rows.n_dropped:

@@ -262,7 +262,7 @@ def _decide(claim: Claim, gained: tuple[float, float, float], p: float, against:
     if low > 0 and p < ALPHA and abs(unit * gain) >= VISIBLE:
         return "holds", f"but less than {half}" if high < least else ""
     if high <= least and against < ALPHA:
-        opposite = "the opposite was seen; " if high < 0 else ""
+        opposite = "the opposite was seen; " if high < 0 and abs(unit * gain) >= VISIBLE else ""
         return "does not hold", f"{opposite}{half} is excluded"
     if abs(unit * gain) < VISIBLE:
         return "undecided", f"no difference in the digits shown, and {half} is not excluded"
