@@ -67,6 +67,9 @@ def test_methods_that_are_equal_share_the_first_place():
     assert "In domain (1 set), `dac` and `knn-ue` share the best mean rank of 5 methods: on average 12 % of" in text
     assert "`knn-ue-no-label` is number 3 (50 %)" in text
     assert "`knn-ue` is number" not in text
+    assert "4 methods (`knn-ue-no-label` and `knn-ue` among them) share the best mean rank of 5 methods" in told(
+        means=dict.fromkeys(("temperature", "dac", "knn-ue-no-label"), 2.0)
+    )
 
 
 def test_equal_numbers_are_not_called_higher():

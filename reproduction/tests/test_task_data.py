@@ -34,6 +34,17 @@ def test_texts_with_labels_the_model_does_not_know_are_left_out_and_counted(tmp_
     assert (found.n_dropped, found.n_rows_read, found.role) == (1, 2, "out")
 
 
+def test_texts_that_the_model_was_trained_on_are_counted(tmp_path):
+    data = write_data(tmp_path, tasks=("sentiment",))
+    known = (data / "sentiment" / "home" / "train.jsonl").read_text().splitlines()[:3]
+    with (data / "sentiment" / "away" / "test.jsonl").open("a") as file:
+        file.write("\n".join(known) + "\n")
+
+    sets = task_data(data).sets
+
+    assert (sets["away"].n_trained_on, sets["home"].n_trained_on) == (3, 0)
+
+
 def test_a_set_of_unknown_labels_only_is_there_to_be_told_apart(tmp_path):
     write_data(tmp_path, tasks=("sentiment",))
     write_rows(tmp_path / "sentiment" / "odd" / "test.jsonl", [{"text": "so so", "label": "mixed"}])

@@ -17,6 +17,7 @@ from knn_ue_reproduce.verdicts import ClaimVerdict
 N_SENTENCES = 10
 _MAIN, _PLAIN, _ENTITY = "knn-ue", "softmax", "knn-ue-entity"
 _SHOWN_LOSSES = 6
+_SHOWN_LEADERS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +94,7 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
     if near:
         order = f"the 95 % intervals of {_many(near, 'other')} overlap its own, so that it is not shown to be the best"
     following = f" (next is {_code(others[0].method)} with {_rank(others[0])}; {order})" if others else ""
-    first = f"{_code(best.method)} has"
-    if len(leaders) > 1:
-        first = f"{listed(_code(one.method) for one in leaders)} share"
+    first = f"{_code(best.method)} has" if len(leaders) == 1 else f"{_together(leaders)} share"
     n_sets = len({(column.setup, column.part) for column in columns})
     ours = [
         f"{_code(one.method)} is number {numbers[one.method]} ({_rank(one)})" for one in others if one.method in OURS
@@ -329,6 +328,14 @@ def _significance(record: Record, n_columns: int) -> str:
         return "not tested"
     untested = f", {n_columns - record.total} not tested" if record.total < n_columns else ""
     return f"significantly lower on {record.wins}, significantly higher on {record.losses}{untested}"
+
+
+def _together(leaders: Sequence[Standing]) -> str:
+    """Return the methods that share a place, of many only ours by name."""
+    if len(leaders) <= _SHOWN_LEADERS:
+        return listed(_code(one.method) for one in leaders)
+    ours = [_code(one.method) for one in leaders if one.method in OURS]
+    return f"{len(leaders)} methods ({listed(ours) if ours else 'none of ours'} among them)"
 
 
 def _numbers(ranked: Sequence[Standing]) -> dict[str, int]:

@@ -291,6 +291,9 @@ def _set_notes(rows: SetRows) -> list[str]:
     notes = []
     if len(rows.rows) < _FEW_TEXTS:
         notes.append(f"{rows.name} has so few texts ({len(rows.rows)}) that its numbers and tests say little.")
+    if rows.n_trained_on:
+        share = f"{rows.n_trained_on:,} of {len(rows.rows):,}"
+        notes.append(f"{rows.name}: {share} texts are training rows too, which flatters every method.")
     if rows.ignored:
         notes.append(f"{rows.name} does not annotate {', '.join(sorted(rows.ignored))}: such answers count as O.")
     if rows.n_dropped:

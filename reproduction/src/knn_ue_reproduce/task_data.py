@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from knn_ue.data import Row, TaggedRow, Task, read_rows
+from knn_ue.data import Row, TaggedRow, Task, TextRow, read_rows
 from knn_ue.data.splits import half_of, seeded_order
 from knn_ue.demo.cache import key_of, key_of_rows
 from knn_ue.errors import InvalidInputError
@@ -20,6 +20,7 @@ class SetRows:
 
     `labeled` says whether the model knows their labels. `ignored` are entity types that the set does not annotate:
     what the model finds of them counts as O. `n_dropped` rows of all `n_rows_read` had labels the model does not know.
+    Of the drawn rows, `n_trained_on` have the text of a training row.
     """
 
     name: str
@@ -29,6 +30,7 @@ class SetRows:
     ignored: frozenset[str] = frozenset()
     n_rows_read: int = 0
     n_dropped: int = 0
+    n_trained_on: int = 0
 
     @cached_property
     def key(self) -> str:
@@ -79,6 +81,10 @@ class TaskData:
         return key_of(key_of_rows(self.fitting), {name: found.key for name, found in self.sets.items()})
 
     @cached_property
+    def _seen(self) -> set[tuple[str, ...]]:
+        return {input_of(row) for row in self.train}
+
+    @cached_property
     def _validation(self) -> tuple[list[Row], list[Row]]:
         rows = draw(read_rows(self.setup.validation, self.task), self.scale.validation_rows)
         rows, _ = fit_labels(rows, self.known)
@@ -98,14 +104,16 @@ class TaskData:
         rows = [row for source in wanted.sources for row in read_rows(source, self.task)]
         usable, ignored = fit_labels(rows, self.known)
         labeled = bool(usable) and wanted.role != "outside" and not (ignored and ignored == self.known)
+        drawn = draw(usable if labeled else rows, self.scale.test_rows.get(self.setup.name))
         return SetRows(
             name=wanted.name,
             role=wanted.role if labeled else "outside",
-            rows=draw(usable if labeled else rows, self.scale.test_rows.get(self.setup.name)),
+            rows=drawn,
             labeled=labeled,
             ignored=ignored if labeled else frozenset(),
             n_rows_read=len(rows),
             n_dropped=len(rows) - len(usable) if labeled else 0,
+            n_trained_on=sum(input_of(row) in self._seen for row in drawn),
         )
 
 
@@ -113,6 +121,17 @@ def draw(rows: Iterable[Row], n_rows: int | None) -> list[Row]:
     """Return at most `n_rows` rows in a random order that is the same everywhere: files may be sorted by label."""
     found = list(rows)
     return [found[number] for number in seeded_order(len(found), seed=_SEED)[:n_rows]]
+
+
+def input_of(row: Row) -> tuple[str, ...]:
+    """Return what a model sees of a row.
+
+    >>> input_of(TaggedRow(("Ada", "wrote"), ("B-PER", "O")))
+    ('Ada', 'wrote')
+    """
+    if isinstance(row, TaggedRow):
+        return row.tokens
+    return (row.text,) if isinstance(row, TextRow) else (row.premise, row.hypothesis)
 
 
 def labels_of(rows: Sequence[Row]) -> frozenset[str]:
