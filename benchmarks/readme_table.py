@@ -8,7 +8,7 @@ A number is the mean over sets; what follows it is the standard deviation of tha
 validation, for spaCy. "Best rival" is the one method with the lowest mean ECE out of domain. Rivals and detectors are
 read from docs/results_reference.md, as `knn-ue reproduce all --scale reference --page` wrote it: the plain softmax,
 temperature scaling and the method of others with the best mean rank out of domain; familiarity, the best detector of
-others by mean AUROC, and the softmax.
+others by mean AUROC, and the softmax, with the place of familiarity by mean rank.
 """
 
 import argparse
@@ -70,7 +70,8 @@ def table() -> str:
 def rivals() -> str:
     """Return the Markdown of wins / ties / losses of ours against three methods."""
     league, versus = _rows("League: ECE, E-AURC and Brier score"), _rows("Ours against each method")
-    others = [row for row in league if not row[1].startswith("**")]  # ours are in bold
+    # Ours are in bold, and methods that were not measured in every column have no number.
+    others = [row for row in league if not row[1].startswith("**") and row[0] != "–"]
     best = min(others, key=lambda row: float(row[4].split()[0]))[1]
     against = {row[0]: [row[1], row[2], row[5], row[6]] for row in versus}
     shown = {"softmax": "`softmax`", "temperature": "`temperature`"}
@@ -91,10 +92,13 @@ def detectors() -> str:
     auroc = {row[1].strip("*"): float(row[4]) for row in league if row[4] != "–"}
     others = [name for name in auroc if name != "familiarity" and not name.startswith("knn-ue")]
     best = max(others, key=auroc.__getitem__)
+    places = {row[1].strip("*"): int(row[0]) for row in league if row[0] != "–"}
+    first = ", ".join(f"`{name}`" for name, place in places.items() if place == 1 and name != "familiarity")
+    behind = f"; {first} is first" if places["familiarity"] > 1 else ""
     return (
         f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, "
-        f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} % "
-        f"([{_seeds()}](docs/results_reference.md))."
+        f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} %. By mean rank over sets, it is number "
+        f"{places['familiarity']} of {len(places)}{behind} ([{_seeds()}](docs/results_reference.md))."
     )
 
 

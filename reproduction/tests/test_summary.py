@@ -85,6 +85,16 @@ def test_methods_that_are_left_out_for_the_same_reason_are_named_together():
     assert "the plain model did not learn its task on sentiment" in found.sentences[0]
 
 
+def test_what_sets_a_rival_or_ours_apart_is_said_where_it_is_ranked():
+    cells = outcome().found | {job("sdm"): {"sets": {"movies": {"ece": 0.1}}}}
+
+    found = summary(Outcome(found=cells))
+
+    assert [text.split(":")[0] for text in found.caveats] == ["sdm"]
+    assert "* sdm: the activation alone" in to_markdown(Results(tables=[], facts={}, failed={}, summary=found))
+    assert summary().caveats == ()
+
+
 def test_the_league_counts_the_paired_tests_of_the_tables(results):
     league = results.summary.grids[0]
 

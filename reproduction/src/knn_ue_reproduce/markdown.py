@@ -48,6 +48,8 @@ def _first_page(results: Results, name: str) -> Iterator[str]:
         yield from (f"**{grid.title}**", "", *_grid(grid), "")
     if summary.grids:
         yield from (RULE, "")
+    if summary.caveats:
+        yield from ("Before you compare:", "", *(f"* {text}." for text in summary.caveats), "")
     if summary.unranked:
         yield from (f"Not in the league: {'; '.join(summary.unranked)}.", "")
     if summary.details:

@@ -51,6 +51,7 @@ def _first_page(summary: Summary) -> Iterator[str]:
         yield box(grid.title, _grid(grid))
     if summary.grids:
         yield f'<p class="soft">{prose(RULE)}</p>'
+    yield from (f'<p class="soft">{prose(text)}.</p>' for text in summary.caveats)
     yield from (f'<p class="soft">Not in the league: {prose(text)}.</p>' for text in summary.unranked)
     if summary.details:
         yield "<details><summary>The league by measure, and ours against each method</summary>"

@@ -33,6 +33,15 @@ RULE = (
     "no number: their ranks are of other columns."
 )
 
+# What sets the numbers of a method apart from what its name promises, or from the numbers of others.
+CAVEATS = {
+    "sdm": "the activation alone, on the features of our models; its authors also train an adaptor network with it. "
+    "With many classes and few validation rows of each, it has next to no confidence in any answer",
+    "knn-ue-entity": "the only method that is fitted on whole entities. The others are fitted on words, and the "
+    "confidences of the words are multiplied. Its wins are those of both, neighbors and entities",
+    "familiarity": "reads several layers of the model, as dac does. All others read the last one",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskPicture:
@@ -53,13 +62,15 @@ class TaskPicture:
 class Summary:
     """The first page: `grids` are the leagues, `details` more of them.
 
-    `unranked` says which methods are in no league and why, `missing` which cells are not measured.
+    `caveats` say what to know of single methods, `unranked` which methods are in no league and why, `missing` which
+    cells are not measured.
     """
 
     sentences: tuple[str, ...] = ()
     grids: tuple[Grid, ...] = ()
     details: tuple[Grid, ...] = ()
     pictures: tuple[TaskPicture, ...] = ()
+    caveats: tuple[str, ...] = ()
     unranked: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
@@ -99,6 +110,7 @@ def summarize(
     drawn = find_spec("matplotlib") is not None  # the page without pictures is better than none
     names = dict.fromkeys(one.setup for one in inside) if drawn else ()
     found = [(name, picture_of(name, inside, outside)) for name in names]
+    ranked = {method for column in (*inside, *outside, *detected) for method in column.values}
     return Summary(
         sentences=tuple(sentences_of(evidence)),
         grids=tuple(grid for grid in (league_grid(inside, outside), detection_grid(detected)) if grid.lines),
@@ -106,9 +118,15 @@ def summarize(
         pictures=tuple(
             TaskPicture(setup=name, svg=svg, caption=caption_of(name)) for name, svg in found if svg is not None
         ),
+        caveats=tuple(f"{name}: {text}" for name, text in _caveats(scale).items() if name in ranked),
         unranked=(*_unranked(outcome, left_out), *_unmeasured(asked, outcome)),
         missing=tuple(_missing(asked, outcome)),
     )
+
+
+def _caveats(scale: Scale) -> dict[str, str]:
+    """Return the caveats of a scale: where a pass keeps no other layers, familiarity reads the last one too."""
+    return {name: text for name, text in CAVEATS.items() if name != "familiarity" or scale.shared_layers}
 
 
 def _left_out(
