@@ -3,8 +3,10 @@
 import pytest
 
 from knn_ue_reproduce.league import Column
+from knn_ue_reproduce.plan import PaperTable
 from knn_ue_reproduce.sentences import N_SENTENCES, Evidence, sentences_of
 from knn_ue_reproduce.statistics import PairedTest
+from knn_ue_reproduce.tables import FilledTable, TimeBlock, TimeRow
 from knn_ue_reproduce.verdicts import ClaimVerdict
 
 SETS = ("home", "away")
@@ -149,6 +151,16 @@ def test_a_model_that_did_not_learn_is_the_first_thing_said():
     ]
     assert "at the small scale; in domain the plain model is right on 76.0 % (home); the plain model did not learn" in (
         told(unlearned=["intent"])
+    )
+
+
+def test_times_of_a_busy_machine_are_called_so():
+    row = TimeRow(published=None, published_ratio=None, milliseconds=2.0, ratio=1.25, low=1.2, high=1.3)
+    block = TimeBlock(title="home: milliseconds", rows={"knn-ue": row}, busy=True)
+    filled = FilledTable(table=PaperTable(name="time", title="Inference time", needs=()), times=(block,))
+
+    assert "takes 1.25 times as long as the plain softmax (home, measured while other jobs ran)." in told(
+        tables=[filled]
     )
 
 

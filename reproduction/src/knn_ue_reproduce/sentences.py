@@ -259,7 +259,8 @@ def _human(evidence: Evidence) -> str | None:
 def _times(evidence: Evidence) -> str | None:
     blocks = [block for filled in evidence.tables if filled.table.name == "time" for block in filled.times]
     parts = [
-        f"{block.rows[_MAIN].ratio:.2f} times as long as the plain softmax ({block.title.split(':')[0]})"
+        f"{block.rows[_MAIN].ratio:.2f} times as long as the plain softmax ({block.title.split(':')[0]}"
+        f"{', measured while other jobs ran' if block.busy else ''})"
         for block in blocks
         if _MAIN in block.rows
     ]
