@@ -111,6 +111,14 @@ def test_cells_that_are_missing_are_counted(results):
     assert whole.missing == ()
 
 
+def test_what_failed_is_not_called_not_measured_yet():
+    found = Outcome(found=outcome().found, failed={job("dac"): "too few rows"})
+
+    known = summary(found, asked=[job("dac"), job("sngp")])
+
+    assert known.unranked[-2:] == ("dac: failed, with the reasons listed at the end", "sngp: not measured yet")
+
+
 def test_a_method_without_a_seed_is_compared_with_those_it_has():
     fewer = summary(outcome(without={("temperature", 1)}))
 

@@ -157,12 +157,16 @@ def _unranked(outcome: Outcome, left_out: LeftOut) -> Iterable[str]:
 
 
 def _unmeasured(asked: Iterable[Job], outcome: Outcome) -> Iterable[str]:
-    """Yield which methods have not been measured at all, in one line."""
-    known = {str(job.what) for job in outcome.found}
+    """Yield which methods have not been measured at all, in one line, and in another those whose cells failed."""
+    known, failed = ({str(job.what) for job in jobs} for jobs in (outcome.found, outcome.failed))
     methods = [job.what for job in asked if isinstance(job.what, MethodVariant) and not job.what.varies_search]
     names = [name for name in dict.fromkeys(map(str, methods)) if name not in known]
-    if names:
-        yield f"{', '.join(names)}: not measured yet"
+    for why, chosen in (
+        ("failed, with the reasons listed at the end", [name for name in names if name in failed]),
+        ("not measured yet", [name for name in names if name not in failed]),
+    ):
+        if chosen:
+            yield f"{', '.join(chosen)}: {why}"
 
 
 def _missing(asked: Iterable[Job], outcome: Outcome) -> Iterable[str]:
