@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from results_page import DETECTORS, DOCS, LEAGUE, rows, seeds
+
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
-RESULTS = HERE.parent / "docs" / "results_reference.md"
+RESULTS = DOCS / "results_reference.md"
 _SHOWN = {
     "beam": "spaCy's beam score",
     "beam, Platt-scaled": "the same, Platt-scaled",
@@ -69,17 +71,18 @@ def table() -> str:
 
 def rivals() -> str:
     """Return the Markdown of wins / ties / losses of ours against three methods."""
-    league, versus = _rows("League: ECE, E-AURC and Brier score"), _rows("Ours against each method")
+    league, versus = rows(RESULTS, LEAGUE), rows(RESULTS, "Ours against each method")
     # Ours are in bold, and methods that were not measured in every column have no number.
     others = [row for row in league if not row[1].startswith("**") and row[0] != "–"]
     best = min(others, key=lambda row: float(row[4].split()[0]))[1]
     against = {row[0]: [row[1], row[2], row[5], row[6]] for row in versus}
+    n_seeds = seeds(RESULTS)
     shown = {"softmax": "`softmax`", "temperature": "`temperature`"}
     if best not in shown:
         shown[best] = f"`{best}`, the best other method out of domain"
     return "\n".join(
         [
-            f"| against, {_seeds()} | knn-ue, in domain | out of domain | knn-ue-entity, in domain | out of domain |",
+            f"| against, {n_seeds} | knn-ue, in domain | out of domain | knn-ue-entity, in domain | out of domain |",
             "| --- | --: | --: | --: | --: |",
             *(f"| {words} | {' | '.join(against[name])} |" for name, words in shown.items()),
         ]
@@ -88,7 +91,7 @@ def rivals() -> str:
 
 def detectors() -> str:
     """Return the sentence on familiarity, the best detector of others and the softmax."""
-    league = _rows("League of OOD detection")
+    league = rows(RESULTS, DETECTORS)
     auroc = {row[1].strip("*"): float(row[4]) for row in league if row[4] != "–"}
     others = [name for name in auroc if name != "familiarity" and not name.startswith("knn-ue")]
     best = max(others, key=auroc.__getitem__)
@@ -98,25 +101,8 @@ def detectors() -> str:
     return (
         f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, "
         f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} %. By mean rank over sets, it is number "
-        f"{places['familiarity']} of {len(places)}{behind} ([{_seeds()}](docs/results_reference.md))."
+        f"{places['familiarity']} of {len(places)}{behind} ([{seeds(RESULTS)}](docs/results_reference.md))."
     )
-
-
-def _seeds() -> str:
-    """Return how many seeds the page has, in its own words."""
-    found = re.search(r"with (\d+(?: to \d+)? seeds?)", RESULTS.read_text(encoding="utf-8"))
-    if found is None:
-        raise SystemExit(f"{RESULTS.name} does not say how many seeds it has")
-    return found[1]
-
-
-def _rows(heading: str) -> list[list[str]]:
-    """Return the cells of the table under a heading of the page."""
-    page = RESULTS.read_text(encoding="utf-8")
-    found = re.search(rf"^\*\*{re.escape(heading)}.*?\*\*\n\n((?:^\|.*\n)+)", page, re.MULTILINE)
-    if found is None:
-        raise SystemExit(f"{RESULTS.name} has no table {heading!r}: write it with knn-ue reproduce all --page")
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[1].splitlines()[2:]]
 
 
 def with_table(text: str, name: str, content: str) -> str:

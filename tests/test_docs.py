@@ -40,6 +40,22 @@ def test_every_relative_link_on_the_page_leads_somewhere(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors that the site gives the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_anchor_on_the_page_is_a_heading(page):
+    links = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
+
+    found = [(target, anchor, anchors_of(page.parent / target if target else page)) for target, anchor in links]
+
+    assert [f"{target}#{anchor}" for target, anchor, anchors in found if anchor not in anchors] == []
+
+
 @pytest.fixture
 def tiny_model(tmp_path, monkeypatch):
     """Run in a folder that holds a model and its rows, under the names that the pages use."""

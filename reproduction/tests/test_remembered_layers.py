@@ -2,10 +2,14 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from transformers import MPNetConfig, MPNetForSequenceClassification
 
+from knn_ue.encoding.huggingface import EncodingOptions, HuggingFaceEncoder
 from knn_ue_reproduce.remembered_layers import remembered
+from tiny_models import save_tiny_model
 
 
 class Layer(torch.nn.Module):
@@ -116,6 +120,58 @@ def test_an_answer_that_was_cut_short_is_computed_again(tmp_path):
 
     assert torch.equal(found, Stack()(STATES))
     assert model.calls == [1, 1, 1]
+
+
+def test_a_layer_that_returns_a_tuple_returns_one_again(tmp_path):
+    class InTuple(Layer):
+        def forward(self, states):
+            return (super().forward(states),)
+
+    models = []
+    for _ in range(2):
+        model = Stack()
+        model.layer = torch.nn.ModuleList([InTuple(0) for _ in range(3)])
+        models.append(model)
+        with remembered(model, n_layers=1, folder=tmp_path), torch.inference_mode():
+            (found,) = model.layer[0](STATES)
+
+    assert torch.equal(found, Layer(0)(STATES))
+    assert [model.layer[0].calls for model in models] == [1, 0]
+
+
+@pytest.mark.parametrize("family", ["bert", "deberta-v2", "mpnet"])
+def test_encoders_give_the_same_outputs_from_what_is_remembered(tmp_path, family):
+    encoder = tiny_encoder(tmp_path / "model", family)
+    rows = [f"a text with {number} words or so" for number in range(5)]
+    expected = encoder.encode(rows)
+
+    for _ in range(2):
+        with remembered(encoder.model, n_layers=1, folder=tmp_path / "layers"):
+            found = encoder.encode(rows)
+
+    assert list((tmp_path / "layers").iterdir())
+    np.testing.assert_array_equal(found.logits, expected.logits)
+    np.testing.assert_array_equal(found.features, expected.features)
+    np.testing.assert_array_equal(found.views, expected.views)
+
+
+def tiny_encoder(folder, family):
+    """Return an encoder of a family whose layers return states, a tuple of states, or states and None."""
+    options = EncodingOptions(all_layers=True, views=True)
+    save_tiny_model(folder, family="bert" if family == "mpnet" else family, task="text-classification")
+    encoder = HuggingFaceEncoder.from_pretrained(folder, "text", all_layers=True, views=True)
+    if family != "mpnet":
+        return encoder
+    config = MPNetConfig(
+        vocab_size=encoder.model.config.vocab_size,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        pad_token_id=encoder.tokenizer.pad_token_id,
+    )
+    model = MPNetForSequenceClassification(config).eval()
+    return HuggingFaceEncoder(model, encoder.tokenizer, "text", options=options)
 
 
 def test_an_input_whose_bits_are_not_known_is_refused(tmp_path):

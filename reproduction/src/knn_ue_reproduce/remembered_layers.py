@@ -40,23 +40,47 @@ def remembered(model: Any, *, n_layers: int, folder: Path) -> Iterator[None]:
 
 
 def _remembering(compute: Callable[..., Any], start: Any, folder: Path) -> Callable[..., Any]:
-    import torch
-
     def forward(*inputs: Any, **named: Any) -> Any:
         key = start.copy()
         for name, value in (*enumerate(inputs), *sorted(named.items())):
             _update(key, str(name), value)
-        path = folder / f"{key.hexdigest()}.npy"
-        try:
-            return torch.from_numpy(np.load(path, allow_pickle=False))
-        except (OSError, ValueError, EOFError):  # never seen, or cut short by a full disk
-            said = compute(*inputs, **named)
-            content = io.BytesIO()
-            np.save(content, said.numpy(), allow_pickle=False)
-            write_file(path, content.getvalue())
-            return said
+        path = folder / key.hexdigest()
+        known = _read(path)
+        if known is not None:
+            return known
+        said = compute(*inputs, **named)
+        _write(path, said)
+        return said
 
     return forward
+
+
+# A layer returns its states or, in some families, a tuple of states and None: the ending tells how long, 0 for none.
+_ENDINGS = (".npy", ".1.npy", ".2.npy")
+
+
+def _read(path: Path) -> Any | None:
+    """Return what is kept under a path, None where it was never written or was cut short by a full disk."""
+    import torch
+
+    for length, ending in enumerate(_ENDINGS):
+        try:
+            states = torch.from_numpy(np.load(path.with_suffix(ending), allow_pickle=False))
+        except (OSError, ValueError, EOFError):
+            continue
+        return (states, *[None] * (length - 1)) if length else states
+    return None
+
+
+def _write(path: Path, said: Any) -> None:
+    """Keep what a layer said, if it is of a kind that can be read again."""
+    states, *others = said if isinstance(said, tuple) else (said,)
+    length = len(said) if isinstance(said, tuple) else 0
+    if length >= len(_ENDINGS) or any(other is not None for other in others):
+        return
+    content = io.BytesIO()
+    np.save(content, states.numpy(), allow_pickle=False)
+    write_file(path.with_suffix(_ENDINGS[length]), content.getvalue())
 
 
 def _update(key: Any, name: str, value: Any) -> None:

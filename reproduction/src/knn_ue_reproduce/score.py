@@ -102,14 +102,15 @@ def read_answers(runner: TaskRunner, variant: MethodVariant, seed: int, part: st
 def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: bool = False) -> Calibrator:
     """Return the calibrator of the method, fitted on the rows that did not stop the training.
 
-    With `shared` its exact searches are those of all methods, found once: not for what is timed.
+    With `shared` its exact searches are those of all methods, found once: not for what is timed. The vectors of frozen
+    layers, which dac searches, are the same for all seeds.
     """
     # The softmax of several passes learns nothing: one pass is enough to fit it.
     seen = MethodVariant(method="softmax") if variant.method == PASSES else variant
     fitting = runner.outputs(seen, seed, "fitting")
     method = METHODS[variant.method]
     calibrator = from_training(runner, variant, seed) if method.reads_training else method.make(fitting, variant.search)
-    if shared and variant.index == EXACT and calibrator.searches and not calibrator.many_stores:
+    if shared and variant.index == EXACT and calibrator.searches:
         stores = calibrator.stores.items()
         calibrator = calibrator.with_stores(
             {name: SharedSearch(tunable(store), runner.store, runner.setup.name) for name, store in stores}
