@@ -102,6 +102,21 @@ def test_entities_are_compared_with_the_best_other_method_by_each_measure():
     assert "it alone is fitted on whole entities, the others on words" in text
 
 
+def test_entities_are_compared_with_the_other_method_that_is_fitted_on_them():
+    first = {"softmax": 20.0, "platt-entity": 8.0, "knn-ue-entity": 9.0}
+    second = {"softmax": 50.0, "platt-entity": 70.0, "knn-ue-entity": 60.0}
+    outside = [column(first, setup="ner"), column(second, setup="ner", measure="e_aurc")]
+
+    text = told(outside=outside)
+
+    assert (
+        "only `platt-entity` is fitted on whole entities too, the others on words: it has ECE 8.0 and E-AURC 70.0"
+        in text
+    )
+    assert "and against it `knn-ue-entity` wins 1, ties 0 and loses 1 of 2 comparisons" in text
+    assert "it alone" not in text
+
+
 def test_detection_names_the_best_and_the_place_of_ours():
     detected = [
         column(

@@ -9,17 +9,17 @@ from knn_ue import metrics
 from knn_ue.arrays import FloatArray, IntArray, softmax
 from knn_ue.calibrators import Calibrator
 from knn_ue.demo.cache import key_of
-from knn_ue.methods import METHODS
 from knn_ue.stores import tunable
 from knn_ue.types import Outputs, Prediction
 from knn_ue_reproduce.answers import Answers, answers_of
 from knn_ue_reproduce.cells import REVISION, Arrays, CellName, Content
+from knn_ue_reproduce.entity_platt import EntityPlatt
 from knn_ue_reproduce.kept_answers import pack, unpack
 from knn_ue_reproduce.measures import detection_of, scores_of
 from knn_ue_reproduce.proximity import row_proximity, with_proximity
 from knn_ue_reproduce.shared_search import SharedSearch
 from knn_ue_reproduce.task_runner import TaskRunner
-from knn_ue_reproduce.variants import EXACT, PASSES, MethodVariant
+from knn_ue_reproduce.variants import ENTITY_PLATT, EXACT, PASSES, MethodVariant
 
 _QUERIES = 2048  # of each set: enough to tell how much an index finds
 
@@ -38,6 +38,9 @@ def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content
     began = time.perf_counter()
     with runner.fixed_threads():
         calibrator = fitted(runner, variant, seed, shared=True)
+        platt = None
+        if variant.method == ENTITY_PLATT:
+            platt = EntityPlatt.fit(runner.outputs(variant, seed, "fitting"))
         fit_seconds = time.perf_counter() - began
         content: Content = {"kind": "scores", "method": variant.method, "seed": seed, "options": variant.options()}
         content["training"] = runner.training_of(variant).name
@@ -47,7 +50,8 @@ def score_cell(runner: TaskRunner, variant: MethodVariant, seed: int) -> Content
         for part, rows in runner.sets_of(variant).items():
             outputs = runner.outputs(variant, seed, part)
             weight, prediction = said(calibrator, outputs, entity_words=runner.scale.entity_words)
-            answers = answers_of(outputs, prediction, rows, entity_scores_of(calibrator, outputs))
+            factors = entity_scores_of(calibrator, outputs) if platt is None else platt.factors(outputs)
+            answers = answers_of(outputs, prediction, rows, factors)
             answers = with_proximity(answers, outputs, prediction, rows, row_proximity(runner, variant, seed, part))
             measured: dict[str, Any] = {"n": len(set(answers.group.tolist())), "n_answers": len(answers.given().group)}
             measured |= scores_of(answers)
@@ -108,7 +112,7 @@ def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: boo
     # The softmax of several passes learns nothing: one pass is enough to fit it.
     seen = MethodVariant(method="softmax") if variant.method == PASSES else variant
     fitting = runner.outputs(seen, seed, "fitting")
-    method = METHODS[variant.method]
+    method = variant.registered
     calibrator = from_training(runner, variant, seed) if method.reads_training else method.make(fitting, variant.search)
     if shared and variant.index == EXACT and calibrator.searches:
         stores = calibrator.stores.items()
@@ -120,7 +124,7 @@ def fitted(runner: TaskRunner, variant: MethodVariant, seed: int, *, shared: boo
 
 def from_training(runner: TaskRunner, variant: MethodVariant, seed: int) -> Calibrator:
     """Return the calibrator of a method with what it keeps of the training rows, its index built, not fitted."""
-    return METHODS[variant.method].make(runner.outputs(variant, seed, "train"), variant.search)
+    return variant.registered.make(runner.outputs(variant, seed, "train"), variant.search)
 
 
 def entity_scores_of(calibrator: Calibrator, outputs: Outputs) -> FloatArray | None:

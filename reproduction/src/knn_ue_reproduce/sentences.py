@@ -12,6 +12,7 @@ from knn_ue_reproduce.league_grids import OURS
 from knn_ue_reproduce.learning import UNLEARNED
 from knn_ue_reproduce.measures import measure_of
 from knn_ue_reproduce.tables import FilledTable
+from knn_ue_reproduce.variants import ENTITY_PLATT
 from knn_ue_reproduce.verdicts import ClaimVerdict
 
 N_SENTENCES = 10
@@ -162,8 +163,24 @@ def _entities(evidence: Evidence) -> str | None:
     tested = f"; against all methods it {_told(record)}" if record.total else ""
     return (
         f"Of entities out of domain, {_code(_ENTITY)} has on average {listed(parts)}, the best other method by each"
-        f"{tested}; it alone is fitted on whole entities, the others on words, so that this is no comparison of equals."
+        f"{tested}; {_alike(columns)}."
     )
+
+
+def _alike(columns: Sequence[Column]) -> str:
+    """Return how our method compares with the other one that is fitted on whole entities, if it was measured."""
+    chosen = [column for column in columns if ENTITY_PLATT in column.values]
+    if not chosen:
+        return "it alone is fitted on whole entities, the others on words, so that this is no comparison of equals"
+    means = [
+        f"{measure_of(measure).title} {fmean(column.mean(ENTITY_PLATT) for column in found):.1f}"
+        for measure in ("ece", "e_aurc")
+        if (found := _of(chosen, measure))
+    ]
+    record = record_of(chosen, _ENTITY, ENTITY_PLATT)
+    tested = f", and against it {_code(_ENTITY)} {_told(record)}" if record.total else ""
+    alike = f"only {_code(ENTITY_PLATT)} is fitted on whole entities too, the others on words"
+    return f"{alike}: it has {listed(means)}{tested}"
 
 
 def _detection(evidence: Evidence) -> str | None:

@@ -37,8 +37,10 @@ RULE = (
 CAVEATS = {
     "sdm": "the activation alone, on the features of our models; its authors also train an adaptor network with it. "
     "With many classes and few validation rows of each, it has next to no confidence in any answer",
-    "knn-ue-entity": "the only method that is fitted on whole entities. The others are fitted on words, and the "
-    "confidences of the words are multiplied. Its wins are those of both, neighbors and entities",
+    "knn-ue-entity": "fitted on whole entities, as platt-entity is. All others are fitted on words, and the "
+    "confidences of the words are multiplied",
+    "platt-entity": "Platt scaling of the product of the words' softmax confidences, fitted on entities: the simplest "
+    "method of its kind",
     "familiarity": "reads several layers of the model, as dac does. All others read the last one",
 }
 

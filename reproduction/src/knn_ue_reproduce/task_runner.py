@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from knn_ue.data import Row
 from knn_ue.demo.cache import key_of, key_of_folder, key_of_rows, load_outputs, save_outputs
 from knn_ue.errors import StorageError
-from knn_ue.methods import METHODS
 from knn_ue.training import TrainingOptions
 from knn_ue.training.folder import read_record
 from knn_ue.training.frozen import n_frozen_layers
@@ -156,7 +155,7 @@ class TaskRunner:
 
     def encoding_of(self, variant: MethodVariant, *, shared: bool = True) -> dict[str, Any]:
         """Return what is taken of the model; all layers of a plain one where its methods share a pass."""
-        needed = {} if variant.detects else dict(METHODS[variant.method].encoding)
+        needed = {} if variant.detects else dict(variant.registered.encoding)
         if shared and self.scale.shared_layers and variant.training is TrainingMethod and variant.method != PASSES:
             needed["all_layers"] = True
             if self.scale.views:

@@ -6,11 +6,13 @@ from typing import Any
 
 from knn_ue.data import Task
 from knn_ue.detection import DETECTORS
-from knn_ue.methods import METHODS, Search
+from knn_ue.methods import METHODS, Method, Search
 from knn_ue.stores import IndexOptions
+from knn_ue.tasks import TASKS
 from knn_ue.training.method import TrainingMethod
 
 PASSES = "mc-dropout"
+ENTITY_PLATT = "platt-entity"  # a method of these experiments only: the softmax, and `EntityPlatt` on top
 EXACT = IndexOptions()
 N_NEIGHBORS = 32
 
@@ -30,7 +32,7 @@ PAPER_NAMES: Mapping[str, str] = {
     "knn-ue": "kNN-UE",
 }
 # Methods of others that came after the paper: they are scored, not timed.
-RIVALS = ("vector-scaling", "matrix-scaling", "isotonic", "procal", "nuq", "sdm")
+RIVALS = ("vector-scaling", "matrix-scaling", "isotonic", "procal", "nuq", "sdm", ENTITY_PLATT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,12 @@ class MethodVariant:
     @property
     def training(self) -> type[TrainingMethod]:
         """How the model of the method is trained."""
-        return TrainingMethod if self.detects else METHODS[self.method].training
+        return TrainingMethod if self.detects else self.registered.training
+
+    @property
+    def registered(self) -> Method:
+        """The row of the registry that gives the probabilities of its rows, or words."""
+        return METHODS["softmax" if self.method == ENTITY_PLATT else self.method]
 
     @property
     def detects(self) -> bool:
@@ -103,4 +110,5 @@ def index_name(index: IndexOptions) -> str:
 def methods_of(task: Task) -> list[str]:
     """Return the methods that can do the task, in the paper's order, ours last."""
     ordered = [*PAPER_NAMES, *(name for name in METHODS if name not in PAPER_NAMES)]
-    return [name for name in ordered if task in METHODS[name].tasks]
+    known = [name for name in ordered if task in METHODS[name].tasks]
+    return [*known, ENTITY_PLATT] if TASKS[task].is_tagging else known
