@@ -64,15 +64,23 @@ def test_a_claim_does_not_hold_only_where_half_the_papers_gain_is_excluded():
     assert word(-0.001, -1.1 * half, 1.1 * half, p=0.5).word == "undecided"
 
 
-def test_where_the_other_side_has_no_error_left_to_take_off_the_verdict_says_so():
+def test_a_claim_that_could_not_but_fail_cannot_be_tested():
     half = (4.42 - 0.95) / 200
 
     crowded = word(-0.001, -0.4 * half, 0.4 * half, p=0.5, second=0.9 * half)
     roomy = word(-0.001, -0.4 * half, 0.4 * half, p=0.5, second=1.1 * half)
 
-    assert crowded.reason == "half the paper's effect is excluded; SR leaves no room for it"
-    assert (crowded.no_room, roomy.no_room) == (True, False)
-    assert "1 do not hold (1 of them without room for the paper's gain)" in counted([crowded])
+    assert (crowded.word, roomy.word) == ("cannot be tested here", "does not hold")
+    assert crowded.reason == "SR leaves no room for half the paper's effect"
+    assert "1 cannot be tested here (1 of them without room for the paper's gain)" in counted([crowded])
+
+
+def test_the_opposite_refutes_a_claim_that_has_no_room_too():
+    half = (4.42 - 0.95) / 200
+
+    verdict = word(0.03, 0.02, 0.04, second=0.9 * half)
+
+    assert (verdict.word, verdict.no_room) == ("does not hold", False)
 
 
 def test_the_room_of_what_should_be_high_is_what_it_lacks_to_one():

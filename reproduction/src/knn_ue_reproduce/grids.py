@@ -140,16 +140,16 @@ def counted(verdicts: Iterable[ClaimVerdict]) -> str:
     held, refuted = by_word["holds"], by_word["does not hold"]
     n_once = sum(one.one_seed for one in held)
     n_toy = sum(not one.setup for one in held)
-    n_no_room = sum(one.no_room for one in refuted)
-    n_unmeasured = sum(not one.measured for one in by_word["cannot be tested here"])
+    untested = by_word["cannot be tested here"]
+    n_no_room, n_unmeasured = sum(one.no_room for one in untested), sum(not one.measured for one in untested)
     limits = [f"{n_once} of them with one seed only"] if n_once else []
     limits += [f"{n_toy} of them is arithmetic"] if n_toy else []
+    why = [f"{n_no_room} of them without room for the paper's gain"] if n_no_room else []
+    why += [f"{n_unmeasured} of them are not measured"] if n_unmeasured else []
     parts = [
         f"{len(held)} hold" + (f" ({', '.join(limits)})" if limits else ""),
-        f"{len(refuted)} do not hold"
-        + (f" ({n_no_room} of them without room for the paper's gain)" if n_no_room else ""),
+        f"{len(refuted)} do not hold",
         f"{len(by_word['undecided'])} are undecided",
-        f"{len(by_word['cannot be tested here'])} cannot be tested here"
-        + (f" ({n_unmeasured} of them are not measured)" if n_unmeasured else ""),
+        f"{len(untested)} cannot be tested here" + (f" ({', '.join(why)})" if why else ""),
     ]
     return ", ".join(parts)

@@ -210,10 +210,14 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
         word, reason = _decide(claim, (gain, low, high), p, against)
-        no_room = _has_no_room(claim, found)
+        no_room = word == "does not hold" and high >= 0 and _has_no_room(claim, found)
+        if no_room:  # it could not but fail, which says nothing of the claim; the opposite would
+            word, reason = (
+                "cannot be tested here",
+                f"{name_of(claim.second)} leaves no room for half the paper's effect",
+            )
         effect, precision = gain / _paper_effect(claim), (high - low) / 2 / _paper_effect(claim)
-        limits = [f"{name_of(claim.second)} leaves no room for it"] if no_room and word == "does not hold" else []
-        limits += [f"on the first {found.n_texts} texts"] if found.n_texts else []
+        limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
         limits += ["one seed only"] if found.n_seeds == 1 else []
         reason = "; ".join(part for part in (reason, *limits) if part)
         t_test = found.t_test
