@@ -36,9 +36,9 @@ def table() -> str:
     """Return the Markdown of the table."""
     found = {(title, page): _ranks(page, league, column) for title, league, column in RANKS for page in PAGES}
     shared = {title: set(found[title, PAGES[0]]) & set(found[title, PAGES[1]]) for title, *_ in RANKS}
+    first = {title: found[title, PAGES[0]] for title in shared}
     methods = sorted(
-        set().union(*shared.values()),
-        key=lambda name: min(found[title, PAGES[0]][name] for title in shared if name in shared[title]),
+        set().union(*shared.values()), key=lambda name: [first[title].get(name, 100.0) for title in shared]
     )
     head = [f"{title}, {words}" for title in shared for words in ("reference", "base")]
     lines = [

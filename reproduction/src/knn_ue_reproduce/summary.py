@@ -37,7 +37,7 @@ RULE = (
 CAVEATS = {
     "sdm": "the activation alone, on the features of our models; its authors also train an adaptor network with it. "
     "With many classes and few validation rows of each, it has next to no confidence in any answer",
-    "knn-ue-entity": "fitted on whole entities, as platt-entity is. All others are fitted on words, and the "
+    "knn-ue-entity": "fitted on whole entities. The others, but for platt-entity, are fitted on words, and the "
     "confidences of the words are multiplied",
     "platt-entity": "Platt scaling of the product of the words' softmax confidences, fitted on entities: the simplest "
     "method of its kind",

@@ -178,7 +178,7 @@ class TaskRunner:
             torch.set_num_threads(before)
 
     def _remembering(self, encoder: "HuggingFaceEncoder") -> AbstractContextManager[None]:
-        """Let frozen layers read each batch once, for all seeds and methods; a model that drops out reads it anew."""
+        """Let frozen layers read each batch once, for all seeds and methods; one with dropout computes them itself."""
         options = self.training_options(0)
         if not options.reuse_frozen or encoder.options.passes > 1 or encoder.model.device.type != "cpu":
             return nullcontext()
