@@ -37,7 +37,27 @@ def test_a_difference_is_measured_in_the_scatter_of_seeds(shift, close):
 
     assert found.spreads == pytest.approx(shift / 0.02)
     assert found.is_close is close
-    assert f"half of the numbers by more than {shift / 0.02:.2g} standard deviations over seeds" in str(found)
+    assert f"in standard deviations over seeds: median {shift / 0.02:.2g}, most {shift / 0.02:.2g}" in str(found)
+
+
+def test_one_number_that_is_far_off_is_not_hidden_by_all_others():
+    seeds = [one["sets"]["home"] | {f"n{i}": 0.5 + place / 100 for i in range(9)} for place, one in enumerate(SEEDS)]
+    kept = cell(**seeds[0])
+
+    found = difference_of(kept, cell(**(seeds[0] | {"ece": 0.001})), [cell(**one) for one in seeds])
+
+    assert found.spreads == 0
+    assert found.most_spreads == pytest.approx(0.099 / 0.02)
+    assert not found.is_close
+
+
+def test_a_number_that_no_seed_changes_must_not_change():
+    seeds = [cell(ece=0.1 + place / 100, n=200) for place in range(3)]
+
+    found = difference_of(seeds[0], cell(ece=0.1, n=100), seeds)
+
+    assert math.isinf(found.most_spreads)
+    assert not found.is_close
 
 
 def test_with_one_seed_nothing_but_the_same_is_close():

@@ -174,6 +174,34 @@ def tiny_encoder(folder, family):
     return HuggingFaceEncoder(model, encoder.tokenizer, "text", options=options)
 
 
-def test_an_input_whose_bits_are_not_known_is_refused(tmp_path):
-    with pytest.raises(TypeError, match="the input 1 of a layer is a list"):
-        asked(Stack(), tmp_path, STATES, [1.0])
+@pytest.mark.parametrize("mask", [object(), torch.ones(1, dtype=torch.bfloat16)], ids=["an object", "half precision"])
+def test_where_the_bits_of_an_input_cannot_be_read_the_layer_computes(tmp_path, mask):
+    class Deaf(Layer):
+        def forward(self, states, *_, **__):
+            return super().forward(states)
+
+    for _ in range(2):
+        model = Stack()
+        model.layer = torch.nn.ModuleList([Deaf(number) for number in range(3)])
+
+        found = asked(model, tmp_path, STATES, mask)
+
+        assert torch.equal(found, Stack()(STATES))
+        assert model.layer[0].calls == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_several_tensors_in_one_input_are_all_read(tmp_path):
+    class Turned(Layer):
+        def forward(self, states, turns, **_):
+            return super().forward(states) * turns[0] + turns[1]
+
+    def answer(*turns):
+        model = Stack()
+        model.layer = torch.nn.ModuleList([Turned(number) for number in range(3)])
+        return asked(model, tmp_path, STATES, turns)
+
+    first, other = torch.tensor(2.0), torch.tensor(3.0)
+
+    assert torch.equal(answer(first, other), answer(first, other))
+    assert not torch.equal(answer(first, other), answer(other, first))

@@ -9,33 +9,38 @@ from typing import Any
 from knn_ue_reproduce.cells import Content
 
 _SAME = 1e-6  # cells keep seven digits
-# Of the usual scatter between seeds: another processor rounds differently, another recipe gives other models.
-_CLOSE = 0.5
+# In standard deviations over seeds: another processor rounds differently, another recipe gives other models. The
+# median of all numbers of a cell must be below the first, each of them below the second.
+_CLOSE, _NEVER_BEYOND = 0.5, 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """`largest` is relative, over all numbers of a cell; `spreads` are standard deviations over seeds, the median.
+    """`largest` is relative, over all numbers of a cell; `spreads` are standard deviations over seeds.
 
-    `spreads` is NaN where fewer than two seeds tell how far seeds scatter.
+    `spreads` is the median of all numbers, `most_spreads` the most; both are NaN with fewer than two seeds.
     """
 
     largest: float
     spreads: float = math.nan
+    most_spreads: float = math.nan
 
     @property
     def is_close(self) -> bool:
         """Whether it is the same cell, or one that differs as little as rounding makes models of one seed differ."""
-        return self.largest == 0 or (math.isfinite(self.largest) and self.spreads <= _CLOSE)
+        if self.largest == 0:
+            return True
+        return math.isfinite(self.largest) and self.spreads <= _CLOSE and self.most_spreads <= _NEVER_BEYOND
 
     def __str__(self) -> str:
         if self.largest == 0:
             return "the same"
         if math.isinf(self.largest):
             return "could not be compared"
-        told = "" if math.isnan(self.spreads) else f", half of the numbers by more than {self.spreads:.2g}"
-        unit = "" if math.isnan(self.spreads) else " standard deviations over seeds"
-        return f"differs by up to {100 * self.largest:.2g} %{told}{unit}"
+        told = f"differs by up to {100 * self.largest:.2g} %"
+        if math.isnan(self.spreads):
+            return told
+        return f"{told}; in standard deviations over seeds: median {self.spreads:.2g}, most {self.most_spreads:.2g}"
 
 
 def difference_of(kept: Content, again: Content, of_seeds: Sequence[Content]) -> Difference:
@@ -43,8 +48,14 @@ def difference_of(kept: Content, again: Content, of_seeds: Sequence[Content]) ->
     seeds = [dict(_numbers(one)) for one in of_seeds]
     first, second = dict(_numbers(kept)), dict(_numbers(again))
     scatter = {name: stdev(known) for name in first if len(known := [one[name] for one in seeds if name in one]) > 1}
-    spreads = [abs(first[name] - second[name]) / scatter[name] for name in second if scatter.get(name)]
-    return Difference(largest=largest_difference(kept, again), spreads=median(spreads) if spreads else math.nan)
+    gaps = {name: abs(first[name] - second[name]) for name in scatter if name in second}
+    spreads = [gap / scatter[name] if scatter[name] else math.inf for name, gap in gaps.items() if gap or scatter[name]]
+    largest = largest_difference(kept, again)
+    return (
+        Difference(largest=largest, spreads=median(spreads), most_spreads=max(spreads))
+        if spreads
+        else Difference(largest=largest)
+    )
 
 
 def largest_difference(first: object, second: object) -> float:

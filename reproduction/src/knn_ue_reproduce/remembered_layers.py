@@ -21,7 +21,8 @@ from knn_ue.training.frozen import layer_stack
 def remembered(model: Any, *, n_layers: int, folder: Path) -> Iterator[None]:
     """Let the lowest `n_layers` of a model return what is kept in `folder` of the same weights and inputs.
 
-    What they have not seen is computed and kept. Inputs must be tensors or plain values, dropout must be off.
+    What they have not seen is computed and kept; where the bits of an input cannot be read, it is only computed.
+    Dropout must be off.
     """
     import torch
 
@@ -42,8 +43,11 @@ def remembered(model: Any, *, n_layers: int, folder: Path) -> Iterator[None]:
 def _remembering(compute: Callable[..., Any], start: Any, folder: Path) -> Callable[..., Any]:
     def forward(*inputs: Any, **named: Any) -> Any:
         key = start.copy()
-        for name, value in (*enumerate(inputs), *sorted(named.items())):
-            _update(key, str(name), value)
+        try:
+            for name, value in (*enumerate(inputs), *sorted(named.items())):
+                _update(key, str(name), value)
+        except TypeError:
+            return compute(*inputs, **named)
         path = folder / key.hexdigest()
         known = _read(path)
         if known is not None:
@@ -74,9 +78,11 @@ def _read(path: Path) -> Any | None:
 
 def _write(path: Path, said: Any) -> None:
     """Keep what a layer said, if it is of a kind that can be read again."""
+    import torch
+
     states, *others = said if isinstance(said, tuple) else (said,)
     length = len(said) if isinstance(said, tuple) else 0
-    if length >= len(_ENDINGS) or any(other is not None for other in others):
+    if length >= len(_ENDINGS) or any(other is not None for other in others) or states.dtype != torch.float32:
         return
     content = io.BytesIO()
     np.save(content, states.numpy(), allow_pickle=False)
@@ -84,7 +90,7 @@ def _write(path: Path, said: Any) -> None:
 
 
 def _update(key: Any, name: str, value: Any) -> None:
-    """Add an input to a key: the bits of a tensor, or the words of a plain value."""
+    """Add an input to a key: the bits of a tensor, the words of a plain value, or several; TypeError for others."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -93,5 +99,9 @@ def _update(key: Any, name: str, value: Any) -> None:
         key.update(bits.numpy().reshape(-1).view(np.uint8).data)
     elif value is None or isinstance(value, bool | int | float | str):
         key.update(f"{name} {value!r}".encode())
+    elif isinstance(value, tuple):
+        key.update(f"{name} {len(value)}".encode())
+        for number, one in enumerate(value):
+            _update(key, f"{name}.{number}", one)
     else:
         raise TypeError(f"the input {name} of a layer is a {type(value).__name__}: neither a tensor nor plain")

@@ -227,7 +227,8 @@ class TaskRunner:
     def _precision(self) -> Precision:
         """Return what to train in: float32 where the processor only imitates the bfloat16 of the scale, and is slow.
 
-        It is no part of a key, as the processor is none: both are as far apart as two seeds, and the cell names it.
+        It is no part of a key, as the processor is none: models of one seed differ far less than those of two, and the
+        cell names it.
         """
         import torch
 
