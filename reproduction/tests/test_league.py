@@ -39,9 +39,35 @@ def test_a_rank_is_the_share_of_the_other_methods_that_are_better():
     assert {one.n_seeds for one in standings.values()} == {2}
 
 
+def ranked(*means):
+    """Return the ranks of methods that share all their seeds."""
+    wide = np.broadcast_to(means, (len(means), len(means)))
+    return ranks(wide.T, wide).tolist()
+
+
 def test_equal_methods_share_a_rank():
-    np.testing.assert_array_equal(ranks(np.array([0.1, 0.1, 0.1])), [0.5, 0.5, 0.5])
-    np.testing.assert_array_equal(ranks(np.array([[0.2, 0.1, 0.2]])), [[0.75, 0.0, 0.75]])
+    assert ranked(0.1, 0.1, 0.1) == [0.5, 0.5, 0.5]
+    assert ranked(0.2, 0.1, 0.2) == [0.75, 0.0, 0.75]
+
+
+def test_two_methods_are_compared_by_the_seeds_that_both_have():
+    found = column({"a": [9.0, 9.2, 1.0, 1.2], "b": [9.1, 9.3]})
+
+    assert {one.method: one.rank for one in league_of([found])} == {"a": 0.0, "b": 1.0}
+    assert found.is_better("a", "b") and not found.is_better("b", "a")
+
+    easier = Column(setup="s", part="p", measure="ece", values={"a": {0: 9.0, 1: 1.0}, "b": {0: 8.9}})
+
+    assert [one.method for one in league_of([easier])] == ["b", "a"]  # though the mean of a is lower
+    assert easier.is_better("b", "a") and not easier.is_better("a", "b")
+
+
+def test_methods_without_a_common_seed_are_not_compared():
+    values = {"a": {0: 1.0, 1: 1.0}, "b": {0: 2.0}, "c": {1: 0.5}}
+    found = Column(setup="s", part="p", measure="ece", values=values)
+
+    assert {one.method: one.rank for one in league_of([found])} == {"a": 0.5, "b": 1.0, "c": 0.0}
+    assert not found.is_better("b", "c") and not found.is_better("c", "b")
 
 
 def test_what_two_digits_do_not_show_is_equal():

@@ -2,10 +2,12 @@
 
 import pytest
 
+from knn_ue.errors import InvalidInputError
 from knn_ue_reproduce.plan import make_plan
 from knn_ue_reproduce.published import PUBLISHED
+from knn_ue_reproduce.reproduction import Reproduction, Request
 from knn_ue_reproduce.scales import BASE, PAPER, SCALES, TASKS
-from knn_ue_reproduce.setups import folder_setups, paper_setups, vader_setups
+from knn_ue_reproduce.setups import Choice, folder_setups, paper_setups, vader_setups
 from knn_ue_reproduce.timing import Timing
 from knn_ue_reproduce.variants import PAPER_NAMES, MethodVariant, methods_of
 from tiny_data import write_data, write_rows
@@ -73,7 +75,7 @@ def test_a_new_set_in_the_folder_becomes_new_columns(tmp_path):
 
 def test_scales_say_how_every_task_is_trained():
     for scale in SCALES.values():
-        assert set(scale.options) == set(scale.encoders) == set(TASKS)
+        assert set(scale.options) == set(scale.encoders) == set(TASKS) - ({"ner"} if scale is BASE else set())
     assert PAPER.options["nli"].learning_rate == 1e-5
     assert PAPER.n_seeds == 5
     assert set(PAPER.epsilons) == {0.01, 0.05, 0.1, 0.2, 0.3}
@@ -109,3 +111,22 @@ def test_at_the_base_scale_only_post_hoc_methods_are_measured(data):
     methods = [job.what for job in planned if isinstance(job.what, MethodVariant)]
     assert methods and all(variant.is_post_hoc for variant in methods)
     assert {job.seed for job in planned} == {0, 1}
+
+
+def test_a_task_that_the_scale_has_no_settings_for_is_reported_and_left_out(data, tmp_path):
+    lines = []
+
+    names = [setup.name for setup in Reproduction(Request(out=tmp_path, scale="base", data=data), lines.append).setups]
+
+    assert names == ["sentiment", "nli"]
+    assert "left out: ner is no part of the scale base" in lines
+
+
+@pytest.mark.parametrize(
+    "asked", [{"task_encoders": {"ner": "tagger"}}, {"choice": Choice(in_domain={"ner": "home"})}], ids=str
+)
+def test_a_task_that_was_asked_for_by_name_is_not_left_out_silently(asked, data, tmp_path):
+    request = Request(out=tmp_path, scale="base", data=data, **asked)
+
+    with pytest.raises(InvalidInputError, match="the scale base has no settings for ner, only for sentiment, nli"):
+        _ = Reproduction(request).setups

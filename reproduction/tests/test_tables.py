@@ -38,9 +38,9 @@ def test_a_part_that_has_data_is_told_apart_from_one_that_has_none(tmp_path):
     filled = filled_with_times(tmp_path, "time", "ner")
 
     assert filled.verdicts
-    assert filled.gaps == ("There are no data for nli: this part cannot be tested here.",)
+    assert filled.gaps == ("This run has no data or no settings for nli: this part cannot be tested here.",)
     nothing = FilledTable(table=make_plan(vader_setups())["ner"])
-    assert nothing.gaps == ("Cannot be tested here: there are no data for ner.",)
+    assert nothing.gaps == ("Cannot be tested here: this run has no data or no settings for ner.",)
 
 
 def test_what_is_measured_without_having_the_numbers_is_not_called_unmeasured():

@@ -1,12 +1,13 @@
 """The league: in how many comparisons each method does well, over test sets and measures, with every method in it.
 
 A column is one measure of one test set. In a column, the rank of a method is the share of the other methods whose mean
-over seeds is better; methods that are equal in the digits of the tables count half. So 0 is the best of all everywhere,
-1 the worst, and columns with few methods count as much as others. The interval draws test sets, with all their
-measures, and seeds, the same ones for all methods; of n it draws n - 1, as `statistics` says why, and lies around the
-measured rank. A method wins against another one in a column where the paired test of the tables says that it is better
-(p below 0.05 and an interval without zero, not corrected for how many there are, and seen in the digits), loses where
-it is worse, ties elsewhere.
+is better, each pair over the seeds that both have: those with fewer seeds are neither helped nor harmed by which ones.
+Methods that are equal in the digits of the tables count half, pairs without a common seed not at all. So 0 is the best
+of all everywhere, 1 the worst, and columns with few methods count as much as others. The interval draws test sets, with
+all their measures, and seeds, the same ones for all methods; of n it draws n - 1, as `statistics` says why, and lies
+around the measured rank. A method wins against another one in a column where the paired test of the tables says that it
+is better (p below 0.05 and an interval without zero, not corrected for how many there are, and seen in the digits),
+loses where it is worse, ties elsewhere.
 """
 
 import math
@@ -48,9 +49,12 @@ class Column:
         return sum(found.values()) / len(found) if found else math.nan
 
     def is_better(self, first: str, second: str) -> bool:
-        """Say whether the mean of the first is better, in the digits of the tables."""
+        """Say whether the mean of the first is better, over the seeds of both and in the digits of the tables."""
         sign = 1 if self.higher_is_better else -1
-        return sign * round(self.mean(first), _DIGITS) > sign * round(self.mean(second), _DIGITS)
+        ours, others = self.values[first], self.values[second]
+        shared = ours.keys() & others.keys()
+        means = (round(sum(one[seed] for seed in shared) / len(shared), _DIGITS) for one in (ours, others))
+        return bool(shared) and sign * next(means) > sign * next(means)
 
     def best(self, methods: Iterable[str]) -> str:
         """Return the method with the best mean, the earlier one of equals."""
@@ -98,7 +102,7 @@ def league_of(columns: Sequence[Column]) -> list[Standing]:
     if not methods:
         return []
     values = _values(columns, methods)
-    by_column = ranks(_means(values, np.ones((len(columns), values.shape[2]))))
+    by_column = ranks(*_means(values, np.ones((len(columns), values.shape[2]))))
     measured = _mean_rank(by_column, np.ones(len(columns)))
     low, high = _bounds(columns, values, measured)
     standings = [
@@ -142,19 +146,20 @@ def record_of(columns: Iterable[Column], method: str, other: str | None = None) 
     return record
 
 
-def ranks(means: FloatArray) -> FloatArray:
-    """Return the share of the other methods that are better (..., methods), from means where lower is better.
+def ranks(mine: FloatArray, others: FloatArray) -> FloatArray:
+    """Return the share of the other methods that are better (..., methods), where lower is better.
 
-    NaN are not there. Equal ones count half.
+    Both are (..., methods, methods): the mean of the first method and that of the second, over the seeds of both, NaN
+    where they have none. Equal ones count half.
 
-    >>> ranks(np.array([0.1, 0.3, 0.1, np.nan])).tolist()
+    >>> means = np.broadcast_to([0.1, 0.3, 0.1, np.nan], (4, 4))
+    >>> ranks(means.T, means).tolist()
     [0.25, 1.0, 0.25, nan]
     """
-    mine, others = means[..., :, None], means[..., None, :]
-    better = (others < mine).sum(axis=-1) + 0.5 * ((others == mine).sum(axis=-1) - 1)
-    known = ~np.isnan(means)
-    n_others = np.maximum(1, known.sum(axis=-1, keepdims=True) - 1)
-    found: FloatArray = np.where(known, better / n_others, np.nan)
+    compared = ~np.isnan(mine + others) & ~np.eye(mine.shape[-1], dtype=bool)
+    better = np.where(compared, (others < mine) + 0.5 * (others == mine), 0.0).sum(axis=-1)
+    n_others = compared.sum(axis=-1)
+    found: FloatArray = np.divide(better, n_others, out=np.full(better.shape, np.nan), where=n_others > 0)
     return found
 
 
@@ -170,13 +175,18 @@ def _values(columns: Sequence[Column], methods: Sequence[str]) -> FloatArray:
     return values
 
 
-def _means(values: FloatArray, counts: FloatArray) -> FloatArray:
-    """Return means over seeds (..., columns, methods) in the digits of tables; `counts` (..., columns, seeds)."""
-    known = ~np.isnan(values)
-    total = np.einsum("...cs,cms->...cm", counts, np.where(known, values, 0.0))
-    n_drawn = np.einsum("...cs,cms->...cm", counts, known.astype(np.float64))
-    means: FloatArray = np.divide(total, n_drawn, out=np.full(total.shape, np.nan), where=n_drawn > 0)
-    return np.round(means, _DIGITS)
+def _means(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the means of both of two methods over the seeds that both have, twice (..., columns, methods, methods).
+
+    They are in the digits of tables; `counts` (..., columns, seeds) says how often a seed was drawn.
+    """
+    known = (~np.isnan(values)).astype(np.float64)
+    drawn = counts[..., None, :] * known  # (..., columns, methods, seeds)
+    n_shared = np.einsum("...cms,cns->...cmn", drawn, known)
+    total = np.einsum("...cms,cns->...cmn", drawn * np.where(np.isnan(values), 0.0, values), known)
+    mine: FloatArray = np.divide(total, n_shared, out=np.full(total.shape, np.nan), where=n_shared > 0)
+    mine = np.round(mine, _DIGITS)
+    return mine, np.swapaxes(mine, -1, -2)
 
 
 def _mean_rank(ranked: FloatArray, counts: FloatArray) -> FloatArray:
@@ -201,7 +211,7 @@ def _bounds(columns: Sequence[Column], values: FloatArray, measured: FloatArray)
     for number, rows in enumerate(sets):
         chosen[:, rows] = drawn_sets[:, [number]]
     blocks = [slice(start, start + _BLOCK) for start in range(0, _DRAWS, _BLOCK)]
-    drawn = np.concatenate([_mean_rank(ranks(_means(values, seeds[block])), chosen[block]) for block in blocks])
+    drawn = np.concatenate([_mean_rank(ranks(*_means(values, seeds[block])), chosen[block]) for block in blocks])
     scattered = drawn - np.nanmean(drawn, axis=0) + measured
     low, high = np.nanquantile(scattered, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)

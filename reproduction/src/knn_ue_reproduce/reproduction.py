@@ -87,12 +87,26 @@ class Reproduction:
         """The tasks there are data for."""
         if self.request.data is not None:
             found = folder_setups(self.request.data, self.request.choice, self.say)
-            setups = tuple(resolve_roles(setup, self.scale) for setup in found)
+            setups = tuple(resolve_roles(setup, self.scale) for setup in self._part_of_the_scale(found))
             for setup in setups:
                 for remark in setup.remarks:
                     self.say(f"{setup.name}: {remark}")
             return setups
         return paper_setups(self.request.ontonotes) if self.request.scale == "paper" else vader_setups()
+
+    def _part_of_the_scale(self, setups: Sequence[Setup]) -> list[Setup]:
+        """Return the setups of tasks that the scale has settings for, and report the others."""
+        known = [setup for setup in setups if setup.name in self.scale.options]
+        others = [setup.name for setup in setups if setup not in known]
+        named = {*self.request.choice.in_domain, *self.request.choice.out_of_domain, *self.request.task_encoders}
+        if others and (not known or not named.isdisjoint(others)):
+            raise InvalidInputError(
+                f"the scale {self.scale.name} has no settings for {', '.join(others)}, only for "
+                f"{', '.join(self.scale.options)}: choose another --scale"
+            )
+        for name in others:
+            self.say(f"left out: {name} is no part of the scale {self.scale.name}")
+        return known
 
     @cached_property
     def plan(self) -> dict[str, PaperTable]:

@@ -104,8 +104,11 @@ class FilledTable:
     def gaps(self) -> tuple[str, ...]:
         """What to say of numbers that are not there: no data, not measured yet, or none to measure."""
         if self.table.missing and not self.table.setups:
-            return (f"Cannot be tested here: there are no data for {', '.join(self.table.missing)}.",)
-        gaps = [f"There are no data for {name}: this part cannot be tested here." for name in self.table.missing]
+            return (f"Cannot be tested here: this run has no data or no settings for {', '.join(self.table.missing)}.",)
+        gaps = [
+            f"This run has no data or no settings for {name}: this part cannot be tested here."
+            for name in self.table.missing
+        ]
         if not (self.blocks or self.times):
             gaps.append("Measured, but no test set has these numbers." if self.measured else "Not measured yet.")
         return tuple(gaps)
