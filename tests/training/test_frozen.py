@@ -54,13 +54,7 @@ def test_a_model_whose_upper_layers_read_more_than_states_is_refused(tiny_model)
     upper.forward = lambda states, *args, **kw: plain(states + len(encoder.model.bert.encoder.layer), *args, **kw)
 
     with pytest.raises(InvalidInputError, match="read more than the layer below"):
-        FrozenStates(
-            encoder.model,
-            made.pieces,
-            n_frozen=1,
-            padding=encoder.forward.padding,
-            accepted=encoder.forward.accepted_inputs,
-        )
+        FrozenStates(encoder.forward, made.pieces, n_frozen=1)
 
 
 def test_there_must_be_frozen_layers_to_reuse():
@@ -73,8 +67,7 @@ def states_of(encoder, kept=None):
     from knn_ue.training.frozen import FrozenStates
 
     made = encoder.pieces_of(list(read_examples(ROWS[TEXT](40), TEXT)))
-    padding, accepted = encoder.forward.padding, encoder.forward.accepted_inputs
-    return FrozenStates(encoder.model, made.pieces, n_frozen=1, padding=padding, accepted=accepted, kept=kept)
+    return FrozenStates(encoder.forward, made.pieces, n_frozen=1, kept=kept)
 
 
 def test_states_are_kept_for_the_next_training_and_made_again_for_other_layers(tiny_model, tmp_path, monkeypatch):

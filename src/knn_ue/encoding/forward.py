@@ -6,6 +6,7 @@ Sentences to be tagged become pieces in `words`.
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -176,16 +177,29 @@ class ForwardPass:
                 )
         return {name: (values if name == "views" else values.float()).cpu().numpy() for name, values in arrays.items()}
 
-    def head_inputs(self, pieces: Sequence[Piece]) -> Iterator[Any]:
-        """Yield what the head's last layer reads of the pieces, a batch (rows, width) at a time, without dropout."""
+    def head_inputs(
+        self, pieces: Sequence[Piece], around: Callable[[IntArray], AbstractContextManager[None]]
+    ) -> Iterator[Any]:
+        """Yield what the head's last layer reads of the pieces, a batch (rows, width) at a time, without dropout.
+
+        Each call of the model is within `around` the numbers of its pieces.
+        """
         import torch
 
         assert self._head is not None
         self.model.eval()
-        for batch in batches_by_length(pieces, self.options.batch_size):
-            ready = self._prepare(batch)
+        order = np.argsort([-len(piece) for piece in pieces], kind="stable")
+        for start in range(0, len(order), self.options.batch_size):
+            numbers = order[start : start + self.options.batch_size]
+            ready = self._prepare([pieces[number] for number in numbers])
             with torch.inference_mode():
-                yield self._head.hidden(self._at_rows(self.model(**ready.inputs).logits, ready))
+                with around(numbers):
+                    answers = self.model(**ready.inputs).logits
+                yield self._head.hidden(self._at_rows(answers, ready))
+
+    def inputs_of(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        """Return the pieces as a padded batch on the model's device."""
+        return self._prepare(pieces).inputs
 
     def empty_arrays(self, n_rows: int = 0) -> Arrays:
         """Return zeros in the shape of what a call returns for `n_rows` rows."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.arrays import IntArray
-from knn_ue.encoding.forward import Piece, pad_pieces
+from knn_ue.encoding.forward import ForwardPass, Piece
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import read_folder, write_folder
 
@@ -56,6 +56,11 @@ def n_frozen_layers(model: Any, share: float) -> int:
     return round(share * len(layer_stack(model).layers))
 
 
+def is_close(first: Any, second: Any) -> bool:
+    """Say whether two tensors of answers are the same but for rounding."""
+    return float((first - second).abs().max()) <= _CLOSE * max(1.0, float(first.abs().max()))
+
+
 class FrozenStates:
     """The states (length, width) that the `n_frozen` lowest layers give each piece, without dropout.
 
@@ -66,16 +71,10 @@ class FrozenStates:
     """
 
     def __init__(
-        self,
-        model: Any,
-        pieces: Sequence[Piece],
-        *,
-        n_frozen: int,
-        padding: Any,
-        accepted: Any,
-        kept: Path | None = None,
+        self, forward: ForwardPass, pieces: Sequence[Piece], *, n_frozen: int, kept: Path | None = None
     ) -> None:
-        self._model, self._padding, self._accepted = model, padding, accepted
+        model = forward.model
+        self._model, self._inputs = model, forward.inputs_of
         self._stack = layer_stack(model)
         self._lower, self._upper = self._stack.layers[:n_frozen], self._stack.layers[n_frozen:]
         if not self._lower or not self._upper or not hasattr(model.base_model, "embeddings"):
@@ -130,13 +129,6 @@ class FrozenStates:
             padded[row, : len(states)] = states
         return padded
 
-    def _inputs(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        import torch
-
-        device = next(self._model.parameters()).device
-        padded = pad_pieces(pieces, self._padding)
-        return {name: torch.from_numpy(x).to(device) for name, x in padded.items() if name in self._accepted}
-
     def _run_lower(self, pieces: Sequence[Piece]) -> npt.NDArray[np.float32]:
         import torch
 
@@ -155,7 +147,7 @@ class FrozenStates:
         if whole.ndim == 3:  # what a tagger says of padding means nothing
             real = inputs["attention_mask"].bool()
             whole, fed = whole[real], fed[real]
-        if float((whole - fed).abs().max()) > _CLOSE * max(1.0, float(whole.abs().max())):
+        if not is_close(whole, fed):
             raise InvalidInputError(
                 f"the upper layers of {type(self._model).__name__} read more than the layer below them: "
                 "train with reuse_frozen=False"

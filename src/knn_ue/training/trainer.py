@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.iob2 import is_tag_set
 from knn_ue.tasks import TASKS
 from knn_ue.training.best_weights import BestWeights
+from knn_ue.training.first_token import first_token_only
 from knn_ue.training.frozen import FrozenStates, layer_stack, n_frozen_layers
 from knn_ue.training.labels import score_outputs
 from knn_ue.training.method import TrainingMethod
@@ -28,6 +29,7 @@ from knn_ue.training.progress import TrainingProgress, TrainingResult
 ProgressReport = Callable[[TrainingProgress], None]
 _IGNORED = -100
 _LOSS_REPORTS = 100
+_TRIED = 8  # pieces, to see that a shortcut changes no answer
 _SORTED_TOGETHER = 16  # batches; few enough that a batch stays a random draw of its lengths
 
 
@@ -59,11 +61,13 @@ def train_model(
     def validate() -> None:
         best.update(score_outputs(encoder.encode(validation), entities=entities))
 
-    trainer = _make_trainer(encoder, items, batches, options, method, folder, frozen)
+    around = _unfed if frozen is None else frozen.feeding
+    trainer = _make_trainer(encoder, items, batches, options, method, folder, around)
     trainer.add_callback(_make_callback(validate, best, report))
-    trainer.train()
-    best.restore()
-    method.finish(encoder.model, encoder.forward.head_inputs(made.pieces))
+    with _last_layer(encoder, made.pieces):
+        trainer.train()
+        best.restore()
+        method.finish(encoder.model, encoder.forward.head_inputs(made.pieces, around))
     return TrainingResult(
         class_names=encoder.class_names,
         metric=best.metric,
@@ -96,14 +100,20 @@ def _frozen_states(
     """Return what the frozen layers say of the pieces, None where each epoch asks them again."""
     if not options.reuse_frozen:
         return None
-    return FrozenStates(
-        encoder.model,
-        pieces,
-        n_frozen=n_frozen_layers(encoder.model, options.freeze_lower),
-        padding=encoder.forward.padding,
-        accepted=encoder.forward.accepted_inputs,
-        kept=kept,
-    )
+    n_frozen = n_frozen_layers(encoder.model, options.freeze_lower)
+    return FrozenStates(encoder.forward, pieces, n_frozen=n_frozen, kept=kept)
+
+
+def _unfed(_numbers: IntArray) -> AbstractContextManager[None]:
+    """Let the model read the pieces themselves."""
+    return nullcontext()
+
+
+def _last_layer(encoder: HuggingFaceEncoder, pieces: Sequence[Piece]) -> AbstractContextManager[object]:
+    """Let the last layer compute only what is read of it, where each text is read at its first token."""
+    if TASKS[encoder.task].is_tagging or any(piece.positions.any() for piece in pieces):
+        return nullcontext()
+    return first_token_only(encoder.model, encoder.forward.inputs_of(pieces[:_TRIED]))
 
 
 class LengthBatches:
@@ -158,7 +168,7 @@ def _make_trainer(
     options: TrainingOptions,
     method: TrainingMethod,
     folder: Path,
-    frozen: FrozenStates | None,
+    around: Callable[[IntArray], AbstractContextManager[None]],
 ) -> Any:
     import torch
     from transformers import PrinterCallback, Trainer
@@ -188,7 +198,7 @@ def _make_trainer(
         def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
             labels, numbers = inputs.pop("labels"), inputs.pop("numbers")
             known = labels != _IGNORED
-            with nullcontext() if frozen is None else frozen.feeding(numbers.cpu().numpy()):
+            with around(numbers.cpu().numpy()):
                 answers = model(**inputs).logits[known]
             if head is not None:
                 answers = head(head.hidden(answers))
