@@ -30,7 +30,8 @@ def test_the_list_shows_every_table_with_its_cells(data, encoder, tmp_path):
         assert name in shown.output
 
 
-def test_one_task_may_have_an_encoder_of_its_own(data, encoder, tmp_path):
+def test_one_task_may_have_an_encoder_of_its_own(data, encoder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a folder called cased may lie where tests are started
     arguments = ("list", "--scale", "reference", "--data", data, "--out", tmp_path, "--encoder", encoder)
 
     shown = invoke(*arguments, "--encoder", f"ner={tmp_path}")

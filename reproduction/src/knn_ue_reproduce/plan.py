@@ -66,7 +66,7 @@ class PaperTable:
         return tuple(dict.fromkeys([*(block.setup for block in self.blocks), *(setup for setup, _ in self.timings)]))
 
     def jobs(self, n_seeds: int, trained_seeds: int | None = None) -> list[Job]:
-        """Return the cells it needs; times are measured with the first seed only.
+        """Return the cells it needs; times are measured with the first seed only, where all methods are.
 
         Methods that train their own model are measured with the first `trained_seeds` seeds. Other ways to search and
         mc-dropout are measured with the last: a run that continues from committed cells has only their plain models.
@@ -80,7 +80,8 @@ class PaperTable:
             for variant in self.variants.get(setup, ())
             if variant.is_post_hoc or seed in (range(few) if variant.trains else range(n_seeds - few, n_seeds))
         ]
-        return scored + [Job(setup=setup, what=timing, seed=0) for setup, timing in self.timings]
+        timed = self.timings if few else ()
+        return scored + [Job(setup=setup, what=timing, seed=0) for setup, timing in timed]
 
 
 def make_plan(setups: Iterable[Setup]) -> dict[str, PaperTable]:
