@@ -183,3 +183,16 @@ def test_the_list_tells_cells_and_time_even_where_the_data_cannot_be_had(reprodu
     paper = Reproduction(Request(out=tmp_path, scale="paper", n_seeds=1)).listing()
     assert len(paper) == len(lines)
     assert paper[-1][0] == "all"
+
+
+def test_the_page_says_which_precision_models_were_trained_in_where_it_is_not_the_same(reproduction, results):
+    outcome = reproduction.read(("weights",))
+    models, tried = reproduction._model_cells(outcome)
+    name, content = next(iter(models.items()))
+
+    assert "precision" not in reproduction.facts(outcome, "c") and not tried
+    reproduction.runners[name.setup].store.write(name, {**content, "precision": "bfloat16"})
+    try:
+        assert reproduction.facts(outcome, "c")["precision"].count("trainings") == 2
+    finally:
+        reproduction.runners[name.setup].store.write(name, content)

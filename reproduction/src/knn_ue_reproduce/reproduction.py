@@ -5,6 +5,7 @@ import os
 import platform
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from pathlib import Path
 from knn_ue.arrays import check_choice, check_positive
 from knn_ue.errors import InvalidInputError
 from knn_ue.training.label_smoothing import LabelSmoothing
-from knn_ue_reproduce.cells import CellName, CellStore
+from knn_ue_reproduce.cells import CellName, CellStore, Content
 from knn_ue_reproduce.markdown import picture_file, to_markdown
 from knn_ue_reproduce.page import to_html
 from knn_ue_reproduce.plan import PaperTable, make_plan
@@ -186,8 +187,10 @@ class Reproduction:
         """Return how the numbers came about."""
         by_setup = {name: {job.seed for job in outcome.found if job.setup == name} for name in self.runners}
         seeds = ", ".join(f"{name} {len(found)}" for name, found in by_setup.items() if found)
-        trained, tried = self._training_seconds(outcome)
-        spent = tried + sum(content.get("seconds", 0.0) for content in outcome.found.values())
+        models, tried = self._model_cells(outcome)
+        trained = [float(content["seconds"]) for content in models.values()]
+        spent = sum(float(models[name]["seconds"]) for name in tried)
+        spent += sum(content.get("seconds", 0.0) for content in outcome.found.values())
         facts = {"command": f"`{command}`", "scale": self.scale.name, "seeds": seeds or "none measured"}
         if self.request.data is None and self.scale.name != "paper":
             facts["data"] = "VADER's ratings"
@@ -197,6 +200,11 @@ class Reproduction:
             if trained
             else duration(spent)
         )
+        known = Counter(
+            content.get("precision", self.runners[name.setup].precision) for name, content in models.items()
+        )
+        if len(known) > 1:  # by what the processor of each run computes fast
+            facts["precision"] = ", ".join(f"{name} in {number} trainings" for name, number in known.most_common())
         for setup in self.runners.values():
             if by_setup[setup.setup.name]:
                 facts[setup.setup.name] = self._training_fact(setup)
@@ -245,8 +253,8 @@ class Reproduction:
             f"{len(runner.data.stopping):,} validation rows stop the training, {fitting} fit the method"
         )
 
-    def _training_seconds(self, outcome: Outcome) -> tuple[list[float], float]:
-        """Return how long each training took, and all those together that only helped to choose an epsilon."""
+    def _model_cells(self, outcome: Outcome) -> tuple[dict[CellName, Content], list[CellName]]:
+        """Return the cells of all trainings, and which of them were there to choose an epsilon."""
         used: dict[CellName, TaskRunner] = {}
         tried: dict[CellName, TaskRunner] = {}
         for job in outcome.found:
@@ -256,9 +264,9 @@ class Reproduction:
                 if job.what.training is LabelSmoothing:
                     grid = [LabelSmoothing(epsilon=epsilon) for epsilon in self.scale.epsilons]
                     tried |= {runner.model_name(one, 0): runner for one in grid}
-        found = {name: runner.store.read(name) for name, runner in (used | tried).items()}
-        seconds = {name: float(content["seconds"]) for name, content in found.items() if content is not None}
-        return list(seconds.values()), sum(seconds.get(name, 0.0) for name in tried)
+        read = {name: runner.store.read(name) for name, runner in (used | tried).items()}
+        found = {name: content for name, content in read.items() if content is not None}
+        return found, [name for name in tried if name in found]
 
 
 def write_results(results: Results, out: Path) -> list[Path]:

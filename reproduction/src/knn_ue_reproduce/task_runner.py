@@ -57,6 +57,11 @@ class TaskRunner:
         folder = Path(self.encoder)
         return key_of_folder(folder) if folder.is_dir() else str(self.encoder)
 
+    @property
+    def precision(self) -> Precision:
+        """What the scale trains in, where the processor has it."""
+        return self.scale.options[self.setup.name].precision
+
     def training_options(self, seed: int) -> TrainingOptions:
         """Return how models of this seed are trained."""
         return replace(self.scale.options[self.setup.name], seed=seed)
@@ -234,7 +239,7 @@ class TaskRunner:
 
         from knn_ue.encoding.loading import find_device
 
-        wanted = self.training_options(0).precision
+        wanted = self.precision
         if wanted == "float32" or find_device(self.device).type != "cpu":
             return wanted
         known = torch.cpu.get_capabilities()
