@@ -56,9 +56,9 @@ def table() -> str:
         f"| --- |{' --: |' * len(head)}",
     ]
     for name in methods:
-        cells = [f"{100 * rank:.0f}" for ranked in found.values() for rank in ranked.get(name, ())]
-        blanks = ["" for ranked in found.values() for _ in PAGES if name not in ranked]
-        lines.append(f"| {name} | {' | '.join([*blanks, *cells])} |")
+        ranks = [rank for ranked in found.values() for rank in ranked.get(name, (None, None))]
+        cells = ["" if rank is None else f"{100 * rank:.0f}" for rank in ranks]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     alike = [
         text
         for ranked in found.values()

@@ -7,8 +7,8 @@ python benchmarks/readme_table.py --write              # puts each into README.m
 A number is the mean over sets; what follows it is the standard deviation of that mean over splits of store and
 validation, for spaCy. "Best rival" is the one method with the lowest mean ECE out of domain. Rivals and detectors are
 read from docs/results_reference.md, as `knn-ue reproduce all --scale reference --page` wrote it: the plain softmax,
-temperature scaling and the method of others with the best mean rank out of domain; familiarity, the best detector of
-others by mean AUROC, and the softmax, with the place of familiarity by mean rank.
+temperature scaling and the method of others with the best mean rank out of domain, for texts and for entities;
+familiarity, the best detector of others by mean AUROC, and the softmax, with the place of familiarity by mean rank.
 """
 
 import argparse
@@ -70,21 +70,21 @@ def table() -> str:
 
 
 def rivals() -> str:
-    """Return the Markdown of wins / ties / losses of ours against three methods."""
-    league, versus = rows(RESULTS, LEAGUE), rows(RESULTS, "Ours against each method")
-    # Ours are in bold, and methods that were not measured in every column have no number.
-    others = [row for row in league if not row[1].startswith("**") and row[0] != "–"]
-    best = min(others, key=lambda row: float(row[4].split()[0]))[1]
-    against = {row[0]: [row[1], row[2], row[5], row[6]] for row in versus}
-    n_seeds = seeds(RESULTS)
+    """Return the Markdown of wins / ties / losses of ours against three methods or four, of texts and of entities."""
+    texts = {row[0]: row[1:3] for row in rows(RESULTS, "Texts alone: ours against each method")}
+    entities = {row[0]: row[5:7] for row in rows(RESULTS, "Ours against each method")}
     shown = {"softmax": "`softmax`", "temperature": "`temperature`"}
-    if best not in shown:
-        shown[best] = f"`{best}`, the best other method out of domain"
+    for title, words in (("Texts alone: league", "with texts alone"), (LEAGUE, "with all tasks")):
+        # Ours are in bold, and methods that were not measured in every column have no number.
+        others = [row for row in rows(RESULTS, title) if not row[1].startswith("**") and row[0] != "–"]
+        best = min(others, key=lambda row: float(row[4].split()[0]))
+        shown.setdefault(best[1], f"`{best[1]}` ({best[7]} seeds), the best other method out of domain {words}")
     return "\n".join(
         [
-            f"| against, {n_seeds} | knn-ue, in domain | out of domain | knn-ue-entity, in domain | out of domain |",
+            f"| against, {seeds(RESULTS)} | knn-ue on texts, in domain | out of domain "
+            "| knn-ue-entity on entities, in domain | out of domain |",
             "| --- | --: | --: | --: | --: |",
-            *(f"| {words} | {' | '.join(against[name])} |" for name, words in shown.items()),
+            *(f"| {words} | {' | '.join([*texts[name], *entities[name]])} |" for name, words in shown.items()),
         ]
     )
 

@@ -31,8 +31,9 @@ def numbers(page: Path, section: str, measure: str) -> dict[str, dict[str, float
         head, _, *lines = (_cells(line) for line in table.splitlines())
         places = [head.index(title) for title in (f"{measure} ours", measure) if title in head]
         if places:
-            values = {line[0].strip("*"): line[places[0]].strip("*").split()[0] for line in lines}
-            found[name] = {method: float(value) for method, value in values.items() if value[0].isdigit()}
+            # A method with fewer seeds has them behind its name.
+            values = {re.sub(r" \(.*\)$", "", line[0].strip("*")): line[places[0]].strip("*") for line in lines}
+            found[name] = {method: float(value.split()[0]) for method, value in values.items() if value[:1].isdigit()}
     return found
 
 

@@ -86,7 +86,7 @@ def test_methods_that_are_left_out_for_the_same_reason_are_named_together():
 
 
 def test_what_sets_a_rival_or_ours_apart_is_said_where_it_is_ranked():
-    cells = outcome().found | {job("sdm"): {"sets": {"movies": {"ece": 0.1}}}}
+    cells = outcome().found | {job("sdm", seed): {"sets": {"movies": {"ece": 0.1}}} for seed in range(2)}
 
     found = summary(Outcome(found=cells))
 
@@ -120,10 +120,22 @@ def test_what_failed_is_not_called_not_measured_yet():
 
 
 def test_a_method_without_a_seed_is_compared_with_those_it_has():
-    fewer = summary(outcome(without={("temperature", 1)}))
+    fewer = summary(outcome(n_seeds=3, without={("temperature", 1)}))
 
     lines = {line[1]: line for line in fewer.grids[0].lines}
-    assert (lines["temperature"][2], lines["temperature"][-1]) == ("50 [50, 50]", "1")
+    assert (lines["temperature"][2], lines["temperature"][-1]) == ("50 [50, 50]", "2")
+    assert "with 3 seeds (2 of `temperature`), at the small scale" in fewer.sentences[0]
+    detected = {line[1]: line for line in fewer.grids[1].lines}
+    assert (detected["temperature"][4], detected["softmax"][4]) == ("–", "92.0")  # means of other seeds mislead
+
+
+def test_a_method_with_one_seed_is_in_no_league_where_others_have_more():
+    found = summary(outcome(without={("temperature", 1)}))
+
+    assert "temperature" not in {line[1] for line in found.grids[0].lines}
+    assert "temperature (sentiment): one seed only" in found.unranked
+    alone = summary(outcome(n_seeds=1))
+    assert "temperature" in {line[1] for line in alone.grids[0].lines}
 
 
 def test_nothing_measured_is_an_empty_page():

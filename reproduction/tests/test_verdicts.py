@@ -95,7 +95,7 @@ def test_what_was_not_measured_is_told_from_what_cannot_be_tested():
     (verdict,) = judge([CLAIM], {}, {})
 
     assert not verdict.measured
-    assert "1 cannot be tested here (1 of them are not measured)" in counted([verdict])
+    assert "1 cannot be tested here (1 of them not measured)" in counted([verdict])
 
 
 def test_a_small_sure_gain_holds_and_is_called_small():
@@ -182,11 +182,29 @@ def test_a_measure_that_is_not_defined_cannot_be_tested(n_seeds, reason):
     assert (verdict.word, verdict.reason, verdict.ours) == ("cannot be tested here", reason, "– / 5.00")
 
 
-def test_one_seed_is_told():
-    once = word(-0.03, -0.05, -0.01, n_seeds=1)
+@pytest.mark.parametrize("gain", [-0.03, 0.03])
+def test_one_seed_decides_nothing(gain):
+    once = word(gain, gain - 0.001, gain + 0.001, n_seeds=1)
 
-    assert "one seed only" in once.reason
-    assert counted([once, word(-0.03, -0.05, -0.01)]).startswith("2 hold (1 of them with one seed only), 0 do not hold")
+    assert (once.word, once.reason) == ("undecided", "one seed does not show how far seeds scatter")
+    assert word(gain, gain - 0.001, gain + 0.001).word == ("holds" if gain < 0 else "does not hold")
+    assert counted([once, word(-0.03, -0.05, -0.01)]).startswith(
+        "1 holds, 0 do not hold, 1 is undecided (1 of them with one seed only)"
+    )
+
+
+def test_claims_with_one_seed_are_not_corrected_for():
+    found = compared(-0.03, -0.05, -0.01, p=0.01)
+    other = replace(BLOCK, part="yelp")
+    once = comparison(-0.03, -0.05, -0.01, p=0.001, n_seeds=1)
+
+    verdicts = judge(
+        [CLAIM, *[replace(CLAIM, block=other)] * 10],
+        found | {("sentiment", "yelp"): {"ece": {("knn-ue", "softmax"): once}}},
+        {},
+    )
+
+    assert [one.word for one in verdicts] == ["holds", *["undecided"] * 10]
 
 
 def test_both_numbers_are_those_of_the_texts_that_were_compared():

@@ -132,24 +132,31 @@ def _p(value: float) -> str:
 def counted(verdicts: Iterable[ClaimVerdict]) -> str:
     """Return how many claims hold, do not hold, are undecided, are untestable, and what limits that.
 
-    With one seed a claim holds for one model. Arithmetic (the toy table) holds without any. Where the second side
-    leaves no room for half the paper's gain, a claim could not but fail.
+    One seed decides nothing. Arithmetic (the toy table) holds without any. Where the second side leaves no room for
+    half the paper's gain, a claim would fail whatever the first method does.
     """
     verdicts = list(verdicts)
-    by_word = {word: [one for one in verdicts if one.word == word] for word in get_args(Word)}
-    held, refuted = by_word["holds"], by_word["does not hold"]
-    n_once = sum(one.one_seed for one in held)
-    n_toy = sum(not one.setup for one in held)
-    untested = by_word["cannot be tested here"]
-    n_no_room, n_unmeasured = sum(one.no_room for one in untested), sum(not one.measured for one in untested)
-    limits = [f"{n_once} of them with one seed only"] if n_once else []
-    limits += [f"{n_toy} of them is arithmetic"] if n_toy else []
-    why = [f"{n_no_room} of them without room for the paper's gain"] if n_no_room else []
-    why += [f"{n_unmeasured} of them are not measured"] if n_unmeasured else []
-    parts = [
-        f"{len(held)} hold" + (f" ({', '.join(limits)})" if limits else ""),
-        f"{len(refuted)} do not hold",
-        f"{len(by_word['undecided'])} are undecided",
-        f"{len(untested)} cannot be tested here" + (f" ({', '.join(why)})" if why else ""),
-    ]
-    return ", ".join(parts)
+    held, refuted, undecided, untested = ([one for one in verdicts if one.word == word] for word in get_args(Word))
+    limits = (
+        _limits({"arithmetic": sum(not one.setup for one in held)}),
+        "",
+        _limits({"with one seed only": sum(one.one_seed for one in undecided)}),
+        _limits(
+            {
+                "without room for the paper's gain": sum(one.no_room for one in untested),
+                "not measured": sum(not one.measured for one in untested),
+            }
+        ),
+    )
+    words = (("holds", "hold"), ("does not hold", "do not hold"), ("is undecided", "are undecided"))
+    lists = (held, refuted, undecided, untested)
+    return ", ".join(
+        f"{len(found)} {one if len(found) == 1 else many}{limit}"
+        for found, (one, many), limit in zip(lists, (*words, ("cannot be tested here",) * 2), limits, strict=True)
+    )
+
+
+def _limits(counts: Mapping[str, int]) -> str:
+    """Return how many are of which kind, in parentheses, nothing where none is."""
+    found = [f"{number} of them {words}" for words, number in counts.items() if number]
+    return f" ({', '.join(found)})" if found else ""

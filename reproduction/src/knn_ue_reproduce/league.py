@@ -19,7 +19,7 @@ import numpy as np
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue_reproduce.comparisons import pair_of
 from knn_ue_reproduce.measures import VISIBLE
-from knn_ue_reproduce.statistics import LEVEL, PairedTest
+from knn_ue_reproduce.statistics import FEWEST_SEEDS, LEVEL, PairedTest
 from knn_ue_reproduce.verdicts import ALPHA
 
 _DRAWS = 1000
@@ -43,23 +43,17 @@ class Column:
     unit: float = 1.0
     tests: Mapping[tuple[str, str], PairedTest] = field(default_factory=dict)
 
-    def mean(self, method: str) -> float:
-        """Return the mean over seeds, NaN where the method was not measured."""
-        found = self.values.get(method)
-        return sum(found.values()) / len(found) if found else math.nan
+    def mean(self, method: str, *others: str) -> float:
+        """Return the mean over the seeds of the method that the others have too, NaN where there are none."""
+        found = self.values.get(method, {})
+        seeds = set(found).intersection(*(self.values.get(other, {}) for other in others))
+        return sum(found[seed] for seed in seeds) / len(seeds) if seeds else math.nan
 
     def is_better(self, first: str, second: str) -> bool:
         """Say whether the mean of the first is better, over the seeds of both and in the digits of the tables."""
         sign = 1 if self.higher_is_better else -1
-        ours, others = self.values[first], self.values[second]
-        shared = ours.keys() & others.keys()
-        means = (round(sum(one[seed] for seed in shared) / len(shared), _DIGITS) for one in (ours, others))
-        return bool(shared) and sign * next(means) > sign * next(means)
-
-    def best(self, methods: Iterable[str]) -> str:
-        """Return the method with the best mean, the earlier one of equals."""
-        sign = 1 if self.higher_is_better else -1
-        return max(methods, key=lambda method: sign * self.mean(method))
+        ours, others = self.mean(first, second), self.mean(second, first)
+        return sign * round(ours, _DIGITS) > sign * round(others, _DIGITS)
 
 
 @dataclass(frozen=True)
@@ -231,8 +225,8 @@ def _drawn(known: IntArray, n_all: int, rng: np.random.Generator) -> FloatArray:
 
 def _result(column: Column, method: str, rival: str) -> Record:
     found = pair_of(column.tests, method, rival)
-    if found is None or math.isnan(found.p) or found.n_seeds < 2:
-        return Record()  # one seed says nothing of how much the next training differs
+    if found is None or math.isnan(found.p) or found.n_seeds < FEWEST_SEEDS:
+        return Record()
     if found.p >= ALPHA or found.low <= 0 <= found.high or abs(column.unit * found.difference) < VISIBLE:
         return Record(ties=1)
     return Record(wins=1) if (found.difference > 0) == column.higher_is_better else Record(losses=1)

@@ -12,7 +12,9 @@ from knn_ue_reproduce.measures import measure_of
 OURS = (*OUR_METHODS, "knn-ue-entity", "familiarity")
 
 
-def league_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
+def league_grid(
+    inside: Sequence[Column], outside: Sequence[Column], title: str = "League: ECE, E-AURC and Brier score"
+) -> Grid:
     """Return the league of all measures, in domain beside out of domain, sorted by the mean of both ranks.
 
     Methods without a number, whose ranks are of fewer columns, come last: they were not measured against the others
@@ -44,7 +46,7 @@ def league_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
         )
     record = "wins / ties / losses"
     return Grid(
-        title="League: ECE, E-AURC and Brier score",
+        title=title,
         heading=("", "method", "in domain, rank % ↓", record, "out of domain, rank % ↓", record, "columns", "seeds"),
         lines=tuple(lines),
         strong=_strong(methods, 1),
@@ -101,7 +103,7 @@ def measure_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
     )
 
 
-def rival_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
+def rival_grid(inside: Sequence[Column], outside: Sequence[Column], title: str = "Ours against each method") -> Grid:
     """Return the wins, ties and losses of ours against each method, in domain and out of domain."""
     methods = dict.fromkeys(method for column in (*outside, *inside) for method in column.values)
     ours = [method for method in OURS if method in methods]
@@ -114,7 +116,7 @@ def rival_grid(inside: Sequence[Column], outside: Sequence[Column]) -> Grid:
         for rival in methods
     ]
     return Grid(
-        title="Ours against each method: wins / ties / losses of ours",
+        title=f"{title}: wins / ties / losses of ours",
         heading=("against", *(f"{one}, {where}" for one in ours for where, _ in places)),
         lines=tuple(line for line in lines if set(line[1:]) - {EMPTY}),
     )
@@ -130,7 +132,10 @@ def _mean(by_method: Sequence[dict[str, Standing]], name: str) -> float:
 
 
 def _over_sets(columns: Sequence[Column], method: str) -> str:
-    """Return the mean over all sets, nothing where the method lacks one."""
+    """Return the mean over all sets, nothing where the method lacks one, or a seed that some other method has."""
+    seeds = [{seed for found in column.values.values() for seed in found} for column in columns]
+    if any(column.values.get(method, {}).keys() != known for column, known in zip(columns, seeds, strict=True)):
+        return EMPTY
     means = [column.mean(method) for column in columns]
     return EMPTY if not means or math.isnan(sum(means)) else f"{sum(means) / len(means):.1f}"
 

@@ -5,7 +5,6 @@ import os
 import platform
 import random
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -200,11 +199,9 @@ class Reproduction:
             if trained
             else duration(spent)
         )
-        known = Counter(
-            content.get("precision", self.runners[name.setup].precision) for name, content in models.items()
-        )
-        if len(known) > 1:  # by what the processor of each run computes fast
-            facts["precision"] = ", ".join(f"{name} in {number} trainings" for name, number in known.most_common())
+        precision = self._precisions(models)
+        if precision:
+            facts["precision"] = precision
         for setup in self.runners.values():
             if by_setup[setup.setup.name]:
                 facts[setup.setup.name] = self._training_fact(setup)
@@ -230,8 +227,11 @@ class Reproduction:
         again = run_jobs(self._runners(CellStore(folder / "cells", folder / "work")), chosen[:n_cells], self.say)
         differences = {}
         for job, content in again.found.items():
-            seeds = [kept for one, kept in found.items() if (one.setup, one.what) == (job.setup, job.what)]
-            differences[str(job)] = difference_of(found[job], content, seeds)
+            seeds, plain = (
+                [kept for one, kept in found.items() if (one.setup, one.what) == (job.setup, what)]
+                for what in (job.what, MethodVariant(method="softmax"))
+            )
+            differences[str(job)] = difference_of(found[job], content, seeds, plain)
         return differences | {str(job): Difference(largest=math.inf) for job in again.failed}
 
     def _runners(self, store: CellStore) -> dict[str, TaskRunner]:
@@ -251,6 +251,25 @@ class Reproduction:
             f"{n_rows:,} training rows, at most {options.epochs} epochs of {steps} steps, batch {options.batch_size}, "
             f"learning rate {options.learning_rate:g}, {options.max_length or 'all'} sub-words{frozen}; "
             f"{len(runner.data.stopping):,} validation rows stop the training, {fitting} fit the method"
+        )
+
+    def _precisions(self, models: Mapping[CellName, Content]) -> str:
+        """Return what models were trained in, with the seeds; nothing where it is what the scale says.
+
+        It depends on what the processor of each run computes fast.
+        """
+        found: dict[str, dict[str, set[int]]] = {}
+        as_planned = True
+        for name, content in models.items():
+            planned = self.runners[name.setup].precision
+            precision = content.get("precision", planned)
+            as_planned &= precision == planned
+            found.setdefault(content["training"], {}).setdefault(precision, set()).add(content["seed"])
+        if as_planned:
+            return ""
+        return "; ".join(
+            f"{training} {', '.join(f'{name} (seeds {_ranges(seeds)})' for name, seeds in by_precision.items())}"
+            for training, by_precision in found.items()
         )
 
     def _model_cells(self, outcome: Outcome) -> tuple[dict[CellName, Content], list[CellName]]:
@@ -310,6 +329,21 @@ def _found(encoder: str, task: str) -> str | Path:
     from knn_ue.demo.minilm import model_folder
 
     return model_folder()
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in a few words.
+
+    >>> _ranges({0, 1, 2, 5})
+    '0-2, 5'
+    """
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)
 
 
 def _version(name: str) -> str | None:

@@ -20,6 +20,7 @@ from knn_ue_reproduce.answers import Answers
 Sample = tuple[Answers, ...]
 
 LEVEL = 0.95
+FEWEST_SEEDS = 2  # one says nothing of how much the next training differs
 _ROUNDING = 1e-12  # what equal numbers may differ by when they are computed in another order
 N_BOOTSTRAP = 2000
 _BLOCK = 1 << 16  # counts of texts at a time: what is made of them stays near the processor

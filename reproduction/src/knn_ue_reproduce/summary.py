@@ -14,6 +14,7 @@ from knn_ue_reproduce.run import Job, Outcome
 from knn_ue_reproduce.scales import Scale
 from knn_ue_reproduce.sentences import Evidence, sentences_of
 from knn_ue_reproduce.setups import Role, Setup
+from knn_ue_reproduce.statistics import FEWEST_SEEDS
 from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.task_pictures import caption_of, picture_of
 from knn_ue_reproduce.variants import PASSES, MethodVariant
@@ -23,14 +24,15 @@ _PLAIN = MethodVariant(method="softmax")
 RULE = (
     "A rank is the share of the other methods that do better in a column (one measure of one test set), as a mean "
     "over columns: 0 is the best of all everywhere, 100 the worst. It says how many are better, not by how much. Two "
-    "methods are compared by their means over the seeds that both have. Every test set counts the same, so that a "
-    "task with more sets counts more. In brackets: its 95 % interval, by a bootstrap over test sets and seeds; with "
-    "few sets the true uncertainty is larger. Wins, ties and losses are against every other method in every column, "
-    "ours among them, by the paired test of the tables. A win is significant: p < 0.05 and an interval without zero, "
-    "not corrected for the number of comparisons, so that about one in forty comparisons of equal methods is a win by "
-    "chance, and one in forty a loss; significant means the same above. A tie is no significant difference, which is "
-    "not the same as none. What could not be tested is not counted. Methods that were not measured in every column "
-    "come last and have no number: their ranks are of other columns."
+    "methods are compared by their means over the seeds that both have, and not at all where they share none. Every "
+    "test set counts the same, so that a task with more sets counts more. In brackets: its 95 % interval, by a "
+    "bootstrap over test sets and seeds; with few sets the true uncertainty is larger. Wins, ties and losses are "
+    "against every other method in every column, ours among them, by the paired test of the tables. A win is "
+    "significant: p < 0.05 and an interval without zero, not corrected for the number of comparisons, so that about "
+    "one in forty comparisons of equal methods is a win by chance, and one in forty a loss (with two seeds up to one "
+    "in seventeen of each); significant means the same above. A tie is no significant difference, which is not the "
+    "same as none. What could not be tested is not counted. Methods that were not measured in every column come last "
+    "and have no number: their ranks are of other columns."
 )
 
 # What sets the numbers of a method apart from what its name promises, or from the numbers of others.
@@ -90,7 +92,7 @@ def summarize(
 
     `n_texts` is how many texts the largest test set of a setup has, where that is known.
     """
-    left_out = _left_out(setups, scale, unlearned, n_texts or {})
+    left_out = _left_out(setups, scale, outcome, unlearned, n_texts or {})
 
     def columns(measures: Sequence[str], *roles: Role) -> list[Column]:
         return columns_of(setups, outcome, tables, measures=measures, roles=roles, left_out=left_out)
@@ -108,15 +110,25 @@ def summarize(
         tables=tables,
         verdicts=[verdict for filled in tables for verdict in filled.verdicts],
         unlearned=[setup.name for setup in setups if _PLAIN in unlearned.get(setup.name, {})],
+        tagging=sorted(tagging),
     )
     drawn = find_spec("matplotlib") is not None  # the page without pictures is better than none
     names = dict.fromkeys(one.setup for one in inside) if drawn else ()
     found = [(name, picture_of(name, inside, outside)) for name in names]
     ranked = {method for column in (*inside, *outside, *detected) for method in column.values}
+    details = [measure_grid(inside, outside), rival_grid(inside, outside)]
+    texts_inside, texts_outside = (
+        [column for column in columns if column.setup not in tagging] for columns in (inside, outside)
+    )
+    if tagging and (texts_inside or texts_outside):
+        details += [
+            league_grid(texts_inside, texts_outside, "Texts alone: league"),
+            rival_grid(texts_inside, texts_outside, "Texts alone: ours against each method"),
+        ]
     return Summary(
         sentences=tuple(sentences_of(evidence)),
         grids=tuple(grid for grid in (league_grid(inside, outside), detection_grid(detected)) if grid.lines),
-        details=tuple(grid for grid in (measure_grid(inside, outside), rival_grid(inside, outside)) if grid.lines),
+        details=tuple(grid for grid in details if grid.lines),
         pictures=tuple(
             TaskPicture(setup=name, svg=svg, caption=caption_of(name)) for name, svg in found if svg is not None
         ),
@@ -132,16 +144,32 @@ def _caveats(scale: Scale) -> dict[str, str]:
 
 
 def _left_out(
-    setups: Iterable[Setup], scale: Scale, unlearned: LeftOut, n_texts: Mapping[str, int]
+    setups: Iterable[Setup], scale: Scale, outcome: Outcome, unlearned: LeftOut, n_texts: Mapping[str, int]
 ) -> dict[str, dict[MethodVariant, str]]:
-    """Return whose numbers are not compared: models that did not learn, and mc-dropout where it saw fewer texts."""
+    """Return whose numbers are not compared: models that did not learn, mc-dropout where it saw fewer texts, one seed.
+
+    Where all have one seed only, all are compared.
+    """
     cap = scale.passes_rows
     few = {MethodVariant(method=PASSES): f"saw the first {cap} texts only"}
     return {
-        setup.name: (few if cap and cap < n_texts.get(setup.name, math.inf) else {})
+        setup.name: _with_one_seed(outcome, setup.name)
+        | (few if cap and cap < n_texts.get(setup.name, math.inf) else {})
         | dict(unlearned.get(setup.name, {}))
         for setup in setups
     }
+
+
+def _with_one_seed(outcome: Outcome, setup: str) -> dict[MethodVariant, str]:
+    """Return the methods that have fewer seeds in common with the plain model than a comparison takes."""
+    seeds: dict[MethodVariant, set[int]] = {}
+    for job in outcome.found:
+        if job.setup == setup and isinstance(job.what, MethodVariant):
+            seeds.setdefault(job.what, set()).add(job.seed)
+    plain = seeds.get(_PLAIN, set())
+    if len(plain) < FEWEST_SEEDS:
+        return {}
+    return {variant: "one seed only" for variant, found in seeds.items() if len(found & plain) < FEWEST_SEEDS}
 
 
 def _unranked(outcome: Outcome, left_out: LeftOut) -> Iterable[str]:

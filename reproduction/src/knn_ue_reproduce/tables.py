@@ -15,7 +15,7 @@ from knn_ue_reproduce.measures import DETECTION, VISIBLE, measure_of
 from knn_ue_reproduce.plan import Block, PaperTable
 from knn_ue_reproduce.published import Published
 from knn_ue_reproduce.run import Job, Outcome
-from knn_ue_reproduce.statistics import N_BOOTSTRAP, PairedTest, holm, mean_and_std
+from knn_ue_reproduce.statistics import FEWEST_SEEDS, N_BOOTSTRAP, PairedTest, holm, mean_and_std
 from knn_ue_reproduce.task_data import SetRows
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.toy_cases import toy_numbers
@@ -232,27 +232,26 @@ class Filler:
         """Return the method that is better than every other one, after correction for having looked at all.
 
         mc-dropout, which saw fewer texts, cannot be it, but is one of those to be better than. Models that did not
-        learn are neither. Nobody is, where a pair was measured with one seed only.
+        learn are neither, nor are those that it has fewer than two seeds in common with.
         """
         if not pairs:
             return None
         sign, unit = (1 if measure_of(name).higher_is_better else -1), measure_of(name).unit
-        means = {}
-        for variant in variants:
-            contents = self._contents(block, variant)
-            values = [x for x in (stored_number(one, block.part, name) for one in contents) if x is not None]
-            if values and variant not in self.unlearned[block.setup]:
-                means[variant] = sign * sum(values) / len(values)
-        candidates = [variant for variant in means if variant.method != PASSES]
-        if len(candidates) < 2:
-            return None
-        first = max(candidates, key=lambda variant: means[variant])
-        found = [pair_of(pairs, str(first), str(other)) for other in means if other != first]
-        for one in found:
-            # One seed says nothing of how much the next training differs.
-            if one is None or one.n_seeds < 2 or math.isnan(one.p) or sign * unit * one.difference < VISIBLE:
-                return None
-        return first if max(holm([one.p for one in found if one is not None])) < ALPHA else None
+        measured = [
+            variant
+            for variant in variants
+            if variant not in self.unlearned[block.setup]
+            and any(stored_number(one, block.part, name) is not None for one in self._contents(block, variant))
+        ]
+
+        def is_best(variant: MethodVariant) -> bool:
+            found = [pair_of(pairs, str(variant), str(other)) for other in measured if other != variant]
+            tested = [one for one in found if one is not None and one.n_seeds >= FEWEST_SEEDS]
+            better = all(not math.isnan(one.p) and sign * unit * one.difference >= VISIBLE for one in tested)
+            return bool(tested) and None not in found and better and max(holm([one.p for one in tested])) < ALPHA
+
+        best = [variant for variant in measured if variant.method != PASSES and is_best(variant)]
+        return best[0] if len(best) == 1 else None  # two that share no seeds may both be better than all others
 
     def _coverage_verdicts(self, table: PaperTable) -> list[ClaimVerdict]:
         if table.name != "coverage":

@@ -19,7 +19,7 @@ from knn_ue_reproduce.claims import Claim, TimeClaim, name_of, ours_of
 from knn_ue_reproduce.comparisons import PairedTests, pair_of
 from knn_ue_reproduce.measures import VISIBLE, measure_of
 from knn_ue_reproduce.scales import PAPER
-from knn_ue_reproduce.statistics import PairedTest, holm, of_bound
+from knn_ue_reproduce.statistics import FEWEST_SEEDS, PairedTest, holm, of_bound
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 
@@ -156,7 +156,7 @@ def _gain(claim: Claim, found: PairedTest) -> tuple[float, float, float]:
 
 def _looked_at(claim: Claim, found: PairedTest | None) -> float:
     """Return the p-value that counts for Holm's correction: of zero, or of a loss as large as the margin."""
-    if found is None:
+    if found is None or found.n_seeds < FEWEST_SEEDS:
         return math.nan
     if claim.kind == "better":
         return found.p
@@ -166,7 +166,7 @@ def _looked_at(claim: Claim, found: PairedTest | None) -> float:
 
 def _refuted(claim: Claim, found: PairedTest | None) -> float:
     """Return the p-value of a gain as large as `_least_effect` or larger, for its own Holm's correction."""
-    if found is None:
+    if found is None or found.n_seeds < FEWEST_SEEDS:
         return math.nan
     gain, _, high = _gain(claim, found)
     return of_bound(-gain, -high, -_least_effect(claim))
@@ -209,16 +209,17 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
     else:
         gain, low, high = _gain(claim, found)
         interval = f"{measure.unit * gain:+.2f} [{measure.unit * low:+.2f}, {measure.unit * high:+.2f}]"
-        word, reason = _decide(claim, (gain, low, high), p, against)
+        word, reason = "undecided", "one seed does not show how far seeds scatter"
+        if found.n_seeds >= FEWEST_SEEDS:
+            word, reason = _decide(claim, (gain, low, high), p, against)
         no_room = word == "does not hold" and high >= 0 and _has_no_room(claim, found)
-        if no_room:  # it could not but fail, which says nothing of the claim; the opposite would
+        if no_room:  # it would fail whatever the first method does; the opposite says something of the claim
             word, reason = (
                 "cannot be tested here",
                 f"{name_of(claim.second)} leaves no room for half the paper's effect",
             )
         effect, precision = gain / _paper_effect(claim), (high - low) / 2 / _paper_effect(claim)
         limits = [f"on the first {found.n_texts} texts"] if found.n_texts else []
-        limits += ["one seed only"] if found.n_seeds == 1 else []
         reason = "; ".join(part for part in (reason, *limits) if part)
         t_test = found.t_test
     place = claim.block.part

@@ -1,0 +1,70 @@
+"""How the sentences of a page put records, ranks, names and numbers of seeds."""
+
+from collections.abc import Sequence
+
+from knn_ue.report.headline import listed
+from knn_ue_reproduce.league import Column, Record, Standing, numbers_of
+from knn_ue_reproduce.league_grids import OURS
+
+_SHOWN_LEADERS = 3
+
+
+def in_words(record: Record) -> str:
+    """Return wins, ties and losses in words."""
+    return f"wins {record.wins}, ties {record.ties} and loses {record.losses} of {record.total} comparisons"
+
+
+def significance(record: Record, n_columns: int) -> str:
+    """Return in how many columns the first is significantly lower or higher."""
+    if not record.total:
+        return "not tested"
+    untested = f", {n_columns - record.total} not tested" if record.total < n_columns else ""
+    return f"significantly lower on {record.wins}, significantly higher on {record.losses}{untested}"
+
+
+def together(leaders: Sequence[Standing]) -> str:
+    """Return the methods that share a place, of many only ours by name."""
+    if len(leaders) <= _SHOWN_LEADERS:
+        return listed(code(one.method) for one in leaders)
+    ours = [code(one.method) for one in leaders if one.method in OURS]
+    return f"{len(leaders)} methods ({listed(ours) if ours else 'none of ours'} among them)"
+
+
+def places_of(ranked: Sequence[Standing]) -> dict[str, int]:
+    """Return the place of each method; equal ones share it."""
+    return dict(zip((one.method for one in ranked), numbers_of([one.rank for one in ranked]), strict=True))
+
+
+def shown_rank(one: Standing) -> str:
+    """Return a mean rank in percent."""
+    return f"{100 * one.rank:.0f} %"
+
+
+def code(name: str) -> str:
+    """Return a name as Markdown shows one."""
+    return f"`{name}`"
+
+
+def many(n: int, word: str) -> str:
+    """Return how many there are of what."""
+    return f"{n} {word}{'' if n == 1 else 's'}"
+
+
+def seeds_of(columns: Sequence[Column]) -> str:
+    """Return how many seeds the methods have, naming those with fewer than most."""
+    fewest: dict[str, int] = {}
+    for column in columns:
+        for method, found in column.values.items():
+            fewest[method] = min(len(found), fewest.get(method, len(found)))
+    usual = max(fewest.values())
+    by_number: dict[int, list[str]] = {}
+    for method, number in fewest.items():
+        if number < usual:
+            by_number.setdefault(number, []).append(code(method))
+    fewer = "; ".join(f"{number} of {listed(names)}" for number, names in sorted(by_number.items()))
+    return many(usual, "seed") + (f" ({fewer})" if fewer else "")
+
+
+def capital(text: str) -> str:
+    """Return a text that begins a sentence."""
+    return text[:1].upper() + text[1:]
