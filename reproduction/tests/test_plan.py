@@ -118,7 +118,7 @@ def test_a_task_that_the_scale_has_no_settings_for_is_reported_and_left_out(data
     names = [setup.name for setup in Reproduction(Request(out=tmp_path, scale="base", data=data), lines.append).setups]
 
     assert names == ["sentiment", "nli"]
-    assert "left out: ner is no part of the scale base" in lines
+    assert "left out: ner is not part of the scale base" in lines
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ class Reproduction:
                 f"{', '.join(self.scale.options)}: choose another --scale"
             )
         for name in others:
-            self.say(f"left out: {name} is no part of the scale {self.scale.name}")
+            self.say(f"left out: {name} is not part of the scale {self.scale.name}")
         return known
 
     @cached_property

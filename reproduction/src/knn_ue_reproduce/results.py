@@ -33,16 +33,17 @@ class Results:
 ABOUT = (
     "Each table gives the paper's number (mean ± standard deviation over five seeds) beside ours (mean ± sample "
     "standard deviation over our seeds), by the published definition; where ours differs, it has a column of its own. "
-    "Bold: better than every other method, by a paired bootstrap over texts and at least two seeds with Holm's "
-    "correction. In a verdict, `paper` and `ours` give both sides of the claim, and the gain is above zero where the "
-    "first side is better. A claim holds when its gain has the paper's direction, its 95 % interval excludes zero, "
-    "Holm's p is below 0.05, and the two digits of a table show it. It does not hold when the interval, also after "
-    "Holm's correction, excludes half of the paper's gain (any gain, where the paper prints no numbers). Where the "
-    "second side is nearer to a perfect score than that, there is no room for such a gain: it could not but fail, and "
-    "it cannot be tested here. Everything else is undecided. The verdict by our definition "
-    "is held against the same numbers of the paper, which are by the published one. A claim of no loss holds when the "
-    "interval, also after Holm's correction, excludes every loss above a stated one, and does not hold when it "
-    "excludes every smaller one. The t-test over seeds is the paper's test and decides nothing here."
+    "Bold: better than every other method with which it shares at least two seeds, by a paired bootstrap over texts "
+    "and seeds with Holm's correction. In a verdict, `paper` and `ours` give both sides of the claim, and the gain is "
+    "above zero where the first side is better. A claim holds when its gain has the paper's direction, its 95 % "
+    "interval excludes zero, Holm's p is below 0.05, and the two digits of a table show it. It does not hold when the "
+    "interval, also after Holm's correction, excludes half of the paper's gain (any gain, where the paper prints no "
+    "numbers). Where the second side is nearer to a perfect score than that, there is no room for such a gain: the "
+    "claim would fail whatever the method does, and it cannot be tested here. Everything else is undecided, also what "
+    "only one seed shows. The verdict by our definition is held against the same numbers of the paper, which are by "
+    "the published one. A claim of no loss holds when the interval, also after Holm's correction, excludes every loss "
+    "above a stated one, and does not hold when it excludes every smaller one. The t-test over seeds is the paper's "
+    "test and decides nothing here."
 )
 
 

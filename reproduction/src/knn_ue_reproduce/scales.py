@@ -22,7 +22,7 @@ TASKS: Mapping[str, Task] = {
 class Scale:
     """How large the experiments are.
 
-    `encoders`, `options`, `train_rows` and `test_rows` are by setup; a task without options is no part of the scale.
+    `encoders`, `options`, `train_rows` and `test_rows` are by setup; a task without options is not part of the scale.
     Sets are cut to these numbers of rows, validation sets to `validation_rows` (all without a number), drawn with a
     fixed seed; mc-dropout, which costs a pass for each of its draws, sees the first `passes_rows` of each set.
     `epsilons` are those label smoothing chooses from. With `shared_validation` the same validation rows stop the
