@@ -1,5 +1,6 @@
 """How the sentences of a page put records, ranks, names and numbers of seeds."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from knn_ue.report.headline import listed
@@ -51,18 +52,19 @@ def many(n: int, word: str) -> str:
 
 
 def seeds_of(columns: Sequence[Column]) -> str:
-    """Return how many seeds the methods have, naming those with fewer than most."""
+    """Return how many seeds most methods have, naming those with another number."""
     fewest: dict[str, int] = {}
     for column in columns:
         for method, found in column.values.items():
             fewest[method] = min(len(found), fewest.get(method, len(found)))
-    usual = max(fewest.values())
+    counts = Counter(fewest.values())
+    usual = max(counts, key=lambda number: (counts[number], number))
     by_number: dict[int, list[str]] = {}
     for method, number in fewest.items():
-        if number < usual:
+        if number != usual:
             by_number.setdefault(number, []).append(code(method))
-    fewer = "; ".join(f"{number} of {listed(names)}" for number, names in sorted(by_number.items()))
-    return many(usual, "seed") + (f" ({fewer})" if fewer else "")
+    others = "; ".join(f"{number} of {listed(names)}" for number, names in sorted(by_number.items()))
+    return many(usual, "seed") + (f" ({others})" if others else "")
 
 
 def capital(text: str) -> str:
