@@ -67,3 +67,14 @@ def test_the_gradient_is_that_of_the_bounded_weight(layer):
     bound = layer.parametrizations.weight[0]
 
     assert torch.autograd.gradcheck(bound, (original.detach().clone().requires_grad_(),))
+
+
+def test_the_bound_is_computed_in_full_precision_under_autocast(layer):
+    bound_layer(layer, 0.95)
+    exact = layer.eval().weight.detach()
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        bounded = layer.weight
+
+    assert bounded.dtype == torch.float32
+    torch.testing.assert_close(bounded, exact, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,6 @@
 """What every method that trains the model in its own way must keep. To register is to be tested."""
 
+from dataclasses import replace
 from itertools import combinations, product
 from types import SimpleNamespace
 
@@ -81,6 +82,24 @@ def trained(request, tmp_path_factory):
     return SimpleNamespace(
         name=name, task=task, family=family, start=encoder, folder=folder / "model", rows=rows, outputs=seen["outputs"]
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OWN_TRAINING)
+def test_training_in_bfloat16_learns_nearly_the_same(name, tmp_path):
+    task = METHODS[name].tasks[0]
+    start = save_tiny_model(tmp_path / "start", family="bert", task=task, initializer_range=0.05)
+    method = METHODS[name].training().with_options(SMALLER.get(name, {}))
+    said = {}
+
+    for precision in ("float32", "bfloat16"):
+        options = replace(OPTIONS, precision=precision)
+        sets = ROWS[task](48), ROWS[task](24, start=200)
+        finetune(*sets, task=task, encoder=start, out=tmp_path / precision, options=options, method=method)
+        trained = HuggingFaceEncoder.from_pretrained(tmp_path / precision, task)
+        said[precision] = softmax(trained.encode(ROWS[task](40, start=500)).logits)
+
+    np.testing.assert_allclose(said["bfloat16"], said["float32"], atol=0.05)
 
 
 def load(trained, **options):

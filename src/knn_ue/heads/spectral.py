@@ -26,12 +26,13 @@ class SpectralBound(nn.Module):  # type: ignore[misc]
         self._iterate(weight.detach(), _FIRST_STEPS)
 
     def forward(self, weight: Any) -> Any:
-        """Return the bounded weight; in training after a few more steps of power iteration."""
-        if self.training:
-            self._iterate(weight.detach(), _STEPS)
-        # Copies, since the buffers change at the next step while autograd may still need these.
-        largest = torch.dot(self.left.clone(), weight @ self.right.clone())
-        return weight * torch.clamp(self.bound / largest, max=1.0)
+        """Return the bounded weight; in training after a few more steps of power iteration, all in full precision."""
+        with torch.autocast(weight.device.type, enabled=False):
+            if self.training:
+                self._iterate(weight.detach(), _STEPS)
+            # Copies, since the buffers change at the next step while autograd may still need these.
+            largest = torch.dot(self.left.clone(), weight @ self.right.clone())
+            return weight * torch.clamp(self.bound / largest, max=1.0)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def _iterate(self, weight: Any, steps: int) -> None:
