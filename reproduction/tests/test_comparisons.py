@@ -1,16 +1,19 @@
 """Pairs are compared on the same texts, and what a short trial compares does not replace what is kept."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
 
+from knn_ue_reproduce import comparisons
 from knn_ue_reproduce.cells import CellStore
-from knn_ue_reproduce.comparisons import compare_block, pair_of
+from knn_ue_reproduce.comparisons import compare_block, measures_of, pair_of
 from knn_ue_reproduce.measures import MEASURES
 from knn_ue_reproduce.plan import Block
 from knn_ue_reproduce.run import Job, Outcome, run_jobs
 from knn_ue_reproduce.score import read_answers
 from knn_ue_reproduce.setups import folder_setups
+from knn_ue_reproduce.statistics import redrawn
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import MethodVariant
 from tiny_data import tiny_scale
@@ -80,3 +83,30 @@ def test_comparisons_are_read_without_the_answers(measured, tmp_path):
     elsewhere = replace(runner, store=CellStore(runner.store.cells, tmp_path / "work"))
 
     assert repr(compared((elsewhere, outcome))) == repr(before)  # NaN is not equal to itself
+
+
+def test_one_more_seed_draws_texts_for_its_own_cells_only(measured, tmp_path, monkeypatch):
+    runner, outcome = measured
+    drawn = []
+    counted = lambda samples, *rest, **options: drawn.append(len(samples)) or redrawn(samples, *rest, **options)  # noqa: E731
+    monkeypatch.setattr(comparisons, "redrawn", counted)
+    for name in ("step by step", "at once"):
+        shutil.copytree(runner.store.cells, tmp_path / name, ignore=shutil.ignore_patterns("compared-*"))
+    slowly, at_once = (
+        replace(runner, store=CellStore(tmp_path / name, tmp_path / f"work of {name}"))
+        for name in ("step by step", "at once")
+    )
+    first_seed = {job: cell for job, cell in outcome.found.items() if job.seed == 0 and job.what != PASSES}
+    both_seeds = {job: cell for job, cell in outcome.found.items() if job.what != PASSES}
+
+    compared((slowly, Outcome(found=first_seed)))
+    then = compared((slowly, Outcome(found=both_seeds)))
+
+    assert drawn == [2, 2]
+    assert repr(then) == repr(compared((at_once, Outcome(found=both_seeds))))
+
+
+def test_published_and_own_measures_that_compute_the_same_are_drawn_once():
+    found = measures_of(("aupr_in_published", "aupr_out", "aupr_in", "ece"))
+
+    assert [one.computes for one in found.values()] == ["aupr_out", "aupr_out", "aupr_in", "ece"]

@@ -18,8 +18,9 @@ from knn_ue_reproduce.statistics import (
     Replicates,
     Resampled,
     Sample,
-    bootstrap,
     for_few_seeds,
+    redrawn,
+    replicates_of,
 )
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import PASSES, MethodVariant
@@ -61,8 +62,17 @@ def compare_block(
 def measures_of(names: Sequence[str]) -> dict[str, Resampled]:
     """Return how the measures are computed, for those that a test can be made of."""
     known: dict[str, AnswerMeasure | DetectionMeasure] = {**MEASURES, **DETECTION}
-    found = [(name, known[name].function, known[name].drawn) for name in names if name in known and known[name].tested]
-    return {name: Resampled(function=one, drawn=many) for name, one, many in found if one is not None}
+    found = {name: known[name] for name in names if name in known and known[name].tested}
+    return {
+        name: Resampled(function=one.function, drawn=one.drawn, computes=_computes(name))
+        for name, one in found.items()
+        if one.function is not None
+    }
+
+
+def _computes(name: str) -> str:
+    """Return what a measure computes: published AUPR-In is our AUPR-Out, and the other way round."""
+    return DETECTION[name].field if name in DETECTION else name
 
 
 def _kept(
@@ -88,10 +98,9 @@ def _kept(
     content = runner.store.read(name)
     parts, sizes, n_texts = _texts(runner, block, only)
     if content is None:
-        samples = _samples(runner, seeds, parts, sizes)
-        if samples is None:
+        replicates = _replicates(runner, seeds, parts, sizes, measures, n_bootstrap)
+        if replicates is None:
             return {measure: {} for measure in measures}
-        replicates = bootstrap(samples, measures, n_groups=sizes, n_bootstrap=n_bootstrap)
         content = {"kind": "comparison", "seeds": sorted(set().union(*seeds.values()))}
         content["pairs"] = _pairs(replicates, only)
         content = runner.store.write(name, content, only=True)
@@ -114,21 +123,59 @@ def _texts(runner: TaskRunner, block: Block, only: str | None) -> tuple[list[str
     return parts, sizes, cap if sizes != whole else None
 
 
-def _samples(
-    runner: TaskRunner, seeds: Mapping[MethodVariant, Sequence[int]], parts: Sequence[str], sizes: Sequence[int]
-) -> dict[str, list[Sample | None]] | None:
-    """Return the answers of each method and seed; None where some are on another machine."""
-    samples: dict[str, list[Sample | None]] = {}
-    for variant, known in seeds.items():
-        by_seed: dict[int, Sample] = {}
-        for seed in known:
-            read = [read_answers(runner, variant, seed, part) for part in parts]
-            kept: list[Answers] = [one for one in read if one is not None]
-            if len(kept) < len(parts):
-                return None
-            by_seed[seed] = tuple(one.first(size) for one, size in zip(kept, sizes, strict=True))
-        samples[str(variant)] = [by_seed.get(seed) for seed in sorted(set().union(*seeds.values()))]
-    return samples
+def _replicates(
+    runner: TaskRunner,
+    seeds: Mapping[MethodVariant, Sequence[int]],
+    parts: Sequence[str],
+    sizes: Sequence[int],
+    measures: Mapping[str, Resampled],
+    n_bootstrap: int,
+) -> dict[str, Replicates] | None:
+    """Return the replicates of each measure; None where answers are on another machine.
+
+    Draws take most of a report's time, and one more seed or method needs only its own: those of each cell are kept in
+    the work folder, for all tables with this set.
+    """
+    keys = {(one, seed): score_name(runner, one, seed).key for one, known in seeds.items() for seed in known}
+    name = CellName(runner.setup.name, "drawn", key_of(_REVISION, parts, sizes, n_bootstrap))
+    computed = {one.computes: one for one in measures.values()}
+    kept = runner.store.read_arrays(name, parts[-1]) or {}
+    lacking = {cell: key for cell, key in keys.items() if any(f"{key}/{what}" not in kept for what in computed)}
+    if lacking:
+        samples = [_sample(runner, variant, seed, parts, sizes) for variant, seed in lacking]
+        known = [sample for sample in samples if sample is not None]
+        if len(known) < len(samples):
+            return None
+        wanted = {
+            what: one for what, one in computed.items() if any(f"{key}/{what}" not in kept for key in lacking.values())
+        }
+        made = redrawn(known, wanted, n_groups=sizes, n_bootstrap=n_bootstrap)
+        for key, values in zip(lacking.values(), made, strict=True):
+            kept |= {f"{key}/{what}": numbers for what, numbers in values.items()}
+        runner.store.write_arrays(name, parts[-1], kept)
+    every = sorted(set().union(*seeds.values()))
+    return {
+        measure: replicates_of(
+            one.computes,
+            {
+                str(variant): [
+                    {one.computes: kept[f"{keys[variant, seed]}/{one.computes}"]} if seed in known else None
+                    for seed in every
+                ]
+                for variant, known in seeds.items()
+            },
+        )
+        for measure, one in measures.items()
+    }
+
+
+def _sample(
+    runner: TaskRunner, variant: MethodVariant, seed: int, parts: Sequence[str], sizes: Sequence[int]
+) -> Sample | None:
+    """Return the answers of a method and seed to the first texts of each set; None where they are not here."""
+    read = [read_answers(runner, variant, seed, part) for part in parts]
+    kept: list[Answers] = [one for one in read if one is not None]
+    return tuple(one.first(size) for one, size in zip(kept, sizes, strict=True)) if len(kept) == len(parts) else None
 
 
 def _pairs(replicates: Mapping[str, Replicates], only: str | None) -> dict[str, list[Any]]:

@@ -18,6 +18,8 @@ from knn_ue_reproduce.answers import Answers
 
 # What a method said with one seed: of one set, or of an in-domain set and another one.
 Sample = tuple[Answers, ...]
+# Values of one sample by measure: as it is, then of each draw, (1 + draws,).
+Redrawn = Mapping[str, FloatArray]
 
 LEVEL = 0.95
 FEWEST_SEEDS = 2  # one says nothing of how much the next training differs
@@ -28,10 +30,14 @@ _BLOCK = 1 << 16  # counts of texts at a time: what is made of them stays near t
 
 @dataclass(frozen=True, kw_only=True)
 class Resampled:
-    """One measure: `function` of a sample, and `drawn`, its values for many draws of the sample's texts."""
+    """One measure: `function` of a sample, and `drawn`, its values for many draws of the sample's texts.
+
+    Measures that compute the same have the same `computes`.
+    """
 
     function: Callable[..., float]
     drawn: Callable[..., FloatArray]
+    computes: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,29 +131,49 @@ def bootstrap(
 
     A seed that a method was not measured with is None. All methods and seeds see the same draws.
     """
-    methods, n_seeds = tuple(samples), len(next(iter(samples.values())))
-    measured = {name: np.full((len(methods), n_seeds), np.nan) for name in measures}
-    drawn = {name: np.full((len(methods), n_seeds, n_bootstrap), np.nan) for name in measures}
-    known = [
-        (place, which, sample)
-        for place, by_seed in enumerate(samples.values())
-        for which, sample in enumerate(by_seed)
-        if sample is not None
-    ]
-    present = np.zeros((len(methods), n_seeds), bool)
-    for place, which, sample in known:
-        present[place, which] = True
+    known = [sample for by_seed in samples.values() for sample in by_seed if sample is not None]
+    values = iter(redrawn(known, measures, n_groups=n_groups, n_bootstrap=n_bootstrap, seed=seed))
+    by_method = {
+        method: [None if sample is None else next(values) for sample in by_seed] for method, by_seed in samples.items()
+    }
+    return {name: replicates_of(name, by_method) for name in measures}
+
+
+def redrawn(
+    samples: Sequence[Sample],
+    measures: Mapping[str, Resampled],
+    *,
+    n_groups: Sequence[int],
+    n_bootstrap: int = N_BOOTSTRAP,
+    seed: int = 0,
+) -> list[Redrawn]:
+    """Return the values of each sample by measure: of the sample as it is, then of each draw, (1 + draws,).
+
+    The draws depend on `n_groups`, `n_bootstrap` and `seed` alone: samples may also be given one after the other.
+    """
+    values: list[Redrawn] = [{name: np.full(1 + n_bootstrap, np.nan) for name in measures} for _ in samples]
+    for sample, by_measure in zip(samples, values, strict=True):
         for name, measure in measures.items():
-            measured[name][place, which] = measure.function(*sample)
+            by_measure[name][0] = measure.function(*sample)
     for draws, texts in _drawn_texts(n_groups, n_bootstrap, seed):
-        for place, which, sample in known:
+        places = slice(1 + draws.start, 1 + draws.stop)
+        for sample, by_measure in zip(samples, values, strict=True):
             counts = [drawn_of[one.group] for one, drawn_of in zip(sample, texts, strict=True)]
             for name, measure in measures.items():
-                drawn[name][place, which, draws] = measure.drawn(*sample, *counts)
-    return {
-        name: Replicates(methods=methods, measured=measured[name], drawn=drawn[name], present=present)
-        for name in measures
-    }
+                by_measure[name][places] = measure.drawn(*sample, *counts)
+    return values
+
+
+def replicates_of(measure: str, by_method: Mapping[str, Sequence[Redrawn | None]]) -> Replicates:
+    """Return the replicates of a measure: what `redrawn` returned of each method and seed, None where it has none."""
+    present = np.array([[one is not None for one in by_seed] for by_seed in by_method.values()], dtype=bool)
+    length = next(len(one[measure]) for by_seed in by_method.values() for one in by_seed if one is not None)
+    values = np.full((*present.shape, length), np.nan)
+    for place, by_seed in enumerate(by_method.values()):
+        for which, one in enumerate(by_seed):
+            if one is not None:
+                values[place, which] = one[measure]
+    return Replicates(methods=tuple(by_method), measured=values[..., 0], drawn=values[..., 1:], present=present)
 
 
 def _drawn_texts(n_groups: Sequence[int], n_draws: int, seed: int) -> Iterator[tuple[slice, list[FloatArray]]]:
