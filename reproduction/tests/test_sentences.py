@@ -238,8 +238,8 @@ def test_what_is_left_without_entities_is_said_even_where_ours_is_first_with_the
     text = " ".join(sentences_of(evidence(texts, **known)))
 
     assert "`knn-ue` has the best mean rank of 4 methods" in text
-    assert "Texts alone (sentiment): by mean rank, in domain `dac` is first (0 %) and `knn-ue` is number 2 of 4" in text
-    assert "out of domain it wins 1, ties 0 and loses 0 of 1 comparisons with the plain softmax" in text
+    assert "Texts alone (sentiment), by mean rank: in domain `dac` is first (0 %), `knn-ue` number 2 of 4" in text
+    assert "Out of domain, `knn-ue` wins 1, ties 0 and loses 0 of 1 comparisons with the plain softmax" in text
     assert "Texts alone" not in told()
     assert "Texts alone" not in told(tagging=["sentiment"])
 

@@ -170,15 +170,15 @@ def _texts_alone(evidence: Evidence) -> str | None:
         if _MAIN not in numbers:
             return None
         (ours,) = (one for one in ranked if one.method == _MAIN)
-        first = "" if numbers[_MAIN] == 1 else f"{code(ranked[0].method)} is first ({shown_rank(ranked[0])}) and "
-        place = f"{code(_MAIN)} is number {numbers[_MAIN]} of {len(ranked)} ({shown_rank(ours)})"
+        first = "" if numbers[_MAIN] == 1 else f"{code(ranked[0].method)} is first ({shown_rank(ranked[0])}), "
+        place = f"{code(_MAIN)} number {numbers[_MAIN]} of {len(ranked)} ({shown_rank(ours)})"
         parts.append(f"{where} {first}{place}")
     rivals = (("the plain softmax", _PLAIN), ("temperature scaling", "temperature"))
     records = [(name, record_of(kept["out of domain"], _MAIN, rival)) for name, rival in rivals]
     tested = [f"{in_words(record)} with {name}" for name, record in records if record.total]
     tasks = listed(dict.fromkeys(column.setup for column in kept["in domain"]))
-    against = f"; out of domain it {listed(tested)}" if tested else ""
-    return f"Texts alone ({tasks}): by mean rank, {listed(parts)}{against}."
+    against = f". Out of domain, {code(_MAIN)} {listed(tested)}" if tested else ""
+    return f"Texts alone ({tasks}), by mean rank: {'; '.join(parts)}{against}."
 
 
 def _entities(evidence: Evidence) -> str | None:
