@@ -1,5 +1,6 @@
 """Cells are measured once, repeat to the last digit, and survive each other's failures."""
 
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -339,3 +340,21 @@ def test_training_is_in_bfloat16_only_where_the_processor_has_it(data, encoder, 
 
     assert content["precision"] == expected
     assert runner.model_name(METHODS["softmax"].training(), 0).key == content["key"]
+
+
+def test_a_model_that_is_trained_again_is_trained_in_the_precision_its_cell_names(data, encoder, tmp_path, monkeypatch):
+    import torch
+
+    plain = tiny_scale()
+    options = {name: replace(one, precision="bfloat16") for name, one in plain.options.items()}
+    runner = runners(data, encoder, tmp_path, replace(plain, options=options))["sentiment"]
+    training = METHODS["softmax"].training()
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    first = runner.model_cell(training, 0)
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    shutil.rmtree(runner.model(training, 0))
+    runner.model(training, 0)
+
+    again = runner.model_cell(training, 0)
+    assert again["precision"] == "float32" and again["history"] == first["history"]

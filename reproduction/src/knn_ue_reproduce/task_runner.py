@@ -203,7 +203,7 @@ class TaskRunner:
                         task=self.setup.task,
                         encoder=self.encoder,
                         out=self._model_folder(name),
-                        options=replace(self.training_options(seed), precision=self._precision()),
+                        options=replace(self.training_options(seed), precision=self._precision(name)),
                         method=training,
                         overwrite=True,
                         device=self.device,
@@ -229,18 +229,22 @@ class TaskRunner:
             }
             return self.store.write(name, content)
 
-    def _precision(self) -> Precision:
+    def _precision(self, name: CellName) -> Precision:
         """Return what to train in: float32 where the processor only imitates the bfloat16 of the scale, and is slow.
 
         It is no part of a key, as the processor is none: models of one seed differ far less than those of two, and the
-        cell names it.
+        cell names it. A model of which a cell tells that it was trained in float32 is trained in it again: other
+        methods have read their answers off it.
         """
         import torch
 
         from knn_ue.encoding.loading import find_device
 
         wanted = self.precision
-        if wanted == "float32" or find_device(self.device).type != "cpu":
+        before = self.store.read(name) or {}
+        if "float32" in (wanted, before.get("precision")):
+            return "float32"
+        if find_device(self.device).type != "cpu":
             return wanted
         known = torch.cpu.get_capabilities()
         return wanted if known.get("avx512_bf16") or known.get("amx_bf16") or known.get("bf16") else "float32"
