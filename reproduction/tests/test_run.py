@@ -98,7 +98,6 @@ def test_the_same_seed_elsewhere_gives_the_same_numbers(measured, encoder, tmp_p
         assert content["key"] == again.found[job]["key"]
 
 
-@pytest.mark.slow
 def elsewhere(measured, data, encoder, tmp_path, *, suffixes):
     """Return the runners of another machine, which has only the files of measured cells that end so."""
     folder, *_ = measured
@@ -133,6 +132,17 @@ def test_cells_with_their_answers_are_all_that_another_machine_needs(measured, d
     assert again.found[jobs()[0]] == outcome.found[jobs()[0]]
 
 
+def test_cells_that_are_there_count_as_done_before_their_turn(measured, data, encoder, tmp_path):
+    other = elsewhere(measured, data, encoder, tmp_path, suffixes=(".json", ".npz"))
+    first = jobs(methods=("softmax",))[0]
+    (other["sentiment"].store.cells / run.cell_name(other["sentiment"], first).file).unlink()
+    lines: list[str] = []
+
+    run_jobs(other, jobs(), lines.append)
+
+    assert [line for line in lines if "seed 0" in line and line.endswith("nothing left")]
+
+
 def test_another_option_is_another_cell(measured, data, encoder):
     folder, found, _, _ = measured
     scale = tiny_scale()
@@ -165,8 +175,10 @@ def test_a_cell_another_process_is_at_is_left_to_it_and_read_when_it_is_done(mea
     runner = found["sentiment"]
 
     with runner.store.reserved(f"cell-{name.key}", wait=False):
-        assert not run._do(job, runner, run.Outcome(), run._Clock("small", [job]), lines.append, "", False, wait=False)
-    assert run._do(job, runner, run.Outcome(), run._Clock("small", [job]), lines.append, "", False, wait=True)
+        assert not run._do(
+            job, runner, run.Outcome(), run._Clock("small", [job], {}), lines.append, "", False, wait=False
+        )
+    assert run._do(job, runner, run.Outcome(), run._Clock("small", [job], {}), lines.append, "", False, wait=True)
 
 
 def test_methods_of_the_plain_model_come_first_with_all_seeds_and_long_cells_last():

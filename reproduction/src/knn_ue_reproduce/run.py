@@ -71,7 +71,8 @@ def run_jobs(runners: Mapping[str, TaskRunner], jobs: Sequence[Job], say: Say, *
     outcome = Outcome()
     began = time.perf_counter()
     ordered = in_order(jobs)
-    clock = _Clock(next((runner.scale.name for runner in runners.values()), "small"), ordered)
+    known = {} if fresh else read_jobs(runners, ordered).found
+    clock = _Clock(next((runner.scale.name for runner in runners.values()), "small"), ordered, known)
     postponed: list[Job] = []
     for number, job in enumerate(ordered, start=1):
         if not _do(job, runners[job.setup], outcome, clock, say, f"[{number}/{len(ordered)}]", fresh, wait=False):
@@ -104,10 +105,7 @@ def read_jobs(runners: Mapping[str, TaskRunner], jobs: Iterable[Job]) -> Outcome
 
 def time_left(scale: str, jobs: Sequence[Job], found: Mapping[Job, Content]) -> float:
     """Return the seconds that the jobs without a cell will take, judged by those that have one."""
-    clock = _Clock(scale, jobs)
-    for job, content in found.items():
-        clock.done(job, content["seconds"])
-    return clock.seconds()
+    return _Clock(scale, jobs, found).seconds()
 
 
 class _NotMeasuredError(Exception):
@@ -133,7 +131,7 @@ def _do(
         content = None if fresh else runner.store.read(name)
         if content is not None and _answers_kept(runner, job, name):
             outcome.found[job] = content
-            clock.done(job, content["seconds"])
+            clock.skip(job)
             return True
         with runner.store.reserved(f"cell-{name.key}", wait=wait) as mine:
             if not mine:
@@ -144,6 +142,7 @@ def _do(
                 content = _measure(runner, job)
                 clock.done(job, time.perf_counter() - started)
                 say(f"{place} {job}: {summary(content)}, {time.perf_counter() - started:.0f} s; {clock.left()}")
+            clock.skip(job)
             outcome.found[job] = content
     except Exception as error:
         reason = str(error) if isinstance(error, KnnUeError) else f"{type(error).__name__}: {error}"
@@ -184,10 +183,12 @@ def _is_long(job: Job) -> bool:
 class _Clock:
     """How much time is left, from guesses first and from what was measured as soon as there is something."""
 
-    def __init__(self, scale: str, jobs: Sequence[Job]) -> None:
+    def __init__(self, scale: str, jobs: Sequence[Job], found: Mapping[Job, Content]) -> None:
         self._scale = scale
         self._open = dict.fromkeys(jobs)
         self._seen: dict[tuple[str, str, bool], list[float]] = {}
+        for job, content in found.items():
+            self.done(job, content["seconds"])
 
     def skip(self, job: Job) -> None:
         self._open.pop(job, None)
