@@ -170,9 +170,9 @@ def _texts_alone(evidence: Evidence) -> str | None:
         if _MAIN not in numbers:
             return None
         (ours,) = (one for one in ranked if one.method == _MAIN)
-        first = "" if numbers[_MAIN] == 1 else f"{code(ranked[0].method)} is first ({shown_rank(ranked[0])}), "
-        place = f"{code(_MAIN)} number {numbers[_MAIN]} of {len(ranked)} ({shown_rank(ours)})"
-        parts.append(f"{where} {first}{place}")
+        leader = f"{code(ranked[0].method)} is first ({shown_rank(ranked[0])}), {code(_MAIN)}"
+        subject = f"{code(_MAIN)} is" if numbers[_MAIN] == 1 else leader
+        parts.append(f"{where} {subject} number {numbers[_MAIN]} of {len(ranked)} ({shown_rank(ours)})")
     rivals = (("the plain softmax", _PLAIN), ("temperature scaling", "temperature"))
     records = [(name, record_of(kept["out of domain"], _MAIN, rival)) for name, rival in rivals]
     tested = [f"{in_words(record)} with {name}" for name, record in records if record.total]
