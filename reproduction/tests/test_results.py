@@ -193,6 +193,8 @@ def test_the_page_says_which_precision_models_were_trained_in_where_it_is_not_th
     assert "precision" not in reproduction.facts(outcome, "c") and not tried
     reproduction.runners[name.setup].store.write(name, {**content, "precision": "bfloat16"})
     try:
-        assert reproduction.facts(outcome, "c")["precision"] == "plain bfloat16 (seeds 0), float32 (seeds 1)"
+        assert (
+            reproduction.facts(outcome, "c")["precision"] == "sentiment: plain bfloat16 (seeds 0) and float32 (seeds 1)"
+        )
     finally:
         reproduction.runners[name.setup].store.write(name, content)

@@ -1,5 +1,7 @@
 """The sentences follow the numbers: turn the numbers around and they say the opposite."""
 
+from dataclasses import replace
+
 import pytest
 
 from knn_ue_reproduce.league import Column
@@ -58,7 +60,10 @@ def test_ours_win_where_their_numbers_are_best():
     assert "no other 95 % interval overlaps its own" in text
     assert "the lower ECE on 2 of 2 sets (significantly lower on 2, significantly higher on 0)" in text
     assert "Against temperature scaling `knn-ue` wins 4, ties 0 and loses 0 of 4 comparisons" in text
-    assert "; against `dac`, the best method of others out of domain, it wins 4, ties 0 and loses 0 of 4" in text
+    assert (
+        "; out of domain, against `dac`, the best of the other methods there, it wins 2, ties 0 and loses 0 of 2"
+        in text
+    )
     assert "in 0 of 4 columns (a set and a measure) some other method is significantly better than `knn-ue`" in text
     assert "which loses 0 of 12 comparisons with others; in none of them does a method beat all of ours" in text
 
@@ -87,7 +92,7 @@ def test_ours_lose_where_their_numbers_are_worse():
     assert "wins 0, ties 0 and loses 4 of 4 comparisons" in text
     assert "Where ours lose: in 4 of 4 columns (a set and a measure) some other method is significantly better" in text
     assert "which loses 12 of 12 comparisons with others: to `softmax` 4, `temperature` 4 and `dac` 4" in text
-    assert "in 4 of them a method beats all of ours: home ECE (`dac` and `temperature` and 1 more)" in text
+    assert "in 4 of these columns a method beats all of ours: home ECE (`dac` and `temperature` and 1 more)" in text
 
 
 def test_entities_are_compared_with_the_best_other_method_by_each_measure():
@@ -144,6 +149,32 @@ def test_the_best_detector_by_the_mean_need_not_be_the_first_by_rank():
     assert "by mean AUROC: `familiarity` 73.0 %" in text
 
 
+def test_a_detector_whose_mean_hides_the_tasks_where_it_loses_is_told_by_task():
+    rest = {"softmax": 50.0, "knn-ue": 50.0}
+    detected = [
+        column(rest | {"vim": vim, "familiarity": ours}, setup=setup, measure="detection_auroc", higher=True)
+        for setup, vim, ours in (("sentiment", 60.0, 99.0), ("ner", 66.0, 64.0))
+    ]
+
+    text = told(detected=detected)
+
+    assert "by mean AUROC: `familiarity` 81.5 %, `vim` 63.0 %, `softmax` 50.0 % and `knn-ue` 50.0 %" in text
+    assert (
+        "`familiarity` is first on sentiment (99.0 %, `vim` 60.0 %), and is not on ner (64.0 %, `vim` 66.0 %)" in text
+    )
+    assert "is first on" not in told(detected=detected[1:])  # one task: the mean over all hides nothing
+
+
+def test_entities_say_over_which_seeds_a_rival_with_fewer_is_compared():
+    outside = []
+    for measure in ("ece", "e_aurc"):
+        found = column({"softmax": 20.0, "knn-ue-entity": 9.0}, setup="ner", measure=measure)
+        values = found.values | {"label-smoothing": {0: 12.0, 1: 12.0}}
+        outside.append(replace(found, values=values))
+
+    assert "ECE 9.0 against 12.0 of `label-smoothing` (over 2 common seeds) and" in told(outside=outside)
+
+
 def test_with_one_seed_nothing_is_significant_and_nothing_is_called_so():
     means = {"softmax": 6.0, "dac": 1.0, "knn-ue": 2.0}
     columns = [column(means, measure=measure, n_seeds=1) for measure in ("ece", "e_aurc")]
@@ -196,9 +227,23 @@ def test_arithmetic_is_no_claim_that_a_model_was_needed_for():
     toy = claim(table="toy", word="holds", setup="")
 
     assert "claim" not in told(verdicts=[toy])
-    assert "Of 2 claims of the paper 1 holds (1 of them arithmetic), 0 do not hold, 1 is undecided" in told(
+    assert "Of 2 claims of the paper, 1 holds (1 of them arithmetic), 0 do not hold, 1 is undecided" in told(
         verdicts=[toy, claim()]
     )
+
+
+def test_claims_on_calibration_are_counted_apart_from_those_on_search():
+    found = [
+        claim(table="nli", word="does not hold"),
+        claim(table="pq", word="holds"),
+        claim(table="ivf", word="holds"),
+    ]
+
+    text = told(verdicts=found)
+
+    assert "Of 3 claims of the paper, 2 hold, 1 does not hold" in text
+    assert "Of the 1 on calibration, ranking and OOD detection, 0 hold, 1 does not hold" in text
+    assert "Of the" not in told(verdicts=found[:1])
 
 
 def test_the_papers_own_encoder_and_data_do_not_differ_from_the_papers():

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from knn_ue_reproduce.setups import vader_setups
 from knn_ue_reproduce.statistics import PairedTest
 from knn_ue_reproduce.summary import summarize
 from knn_ue_reproduce.tables import FilledTable
+from knn_ue_reproduce.timing import Timing
 from knn_ue_reproduce.variants import MethodVariant
 
 SETUPS = vader_setups()
@@ -66,6 +68,30 @@ def test_those_who_saw_fewer_texts_or_did_not_learn_are_in_no_league_and_that_is
         "posterior (sentiment): did not learn: accuracy 51 %",
         "dac: not measured yet",
     )
+
+
+def test_a_set_that_is_in_no_league_is_named_with_those_who_beat_ours_on_it():
+    roles = {"tweets": "human"}
+    sets = tuple(replace(one, role=roles.get(one.name, one.role)) for one in SETUPS[0].sets)
+    lost = {("softmax", "knn-ue"): replace(*compared()["sentiment", "tweets"]["ece"].values(), first=0.03, second=0.08)}
+    filled = FilledTable(table=make_plan(SETUPS)["sentiment"], compared={("sentiment", "tweets"): {"ece": lost}})
+
+    found = summarize([replace(SETUPS[0], sets=sets)], SMALL, outcome(), [filled], {})
+
+    said = "the set tweets (sentiment): scored for its human votes, neither in domain nor another domain"
+    assert f"{said}, where others are significantly better than all of ours by ECE (`softmax`)" in found.unranked
+    assert said in summarize([replace(SETUPS[0], sets=sets)], SMALL, outcome(), [], {}).unranked
+
+
+def test_a_page_without_its_times_says_so():
+    times = Job(setup="sentiment", what=Timing(part="movies", variants=(MethodVariant(method="softmax"),)), seed=0)
+    page = {
+        only: to_markdown(Results(tables=[], facts={}, failed={}, summary=summary(asked=asked)))
+        for only, asked in ((True, [times]), (False, [times, job("dac")]))
+    }
+
+    assert "*In progress: times are not measured yet." in page[True]
+    assert "*In progress: some cells are not measured yet." in page[False]
 
 
 def test_where_no_set_has_more_texts_than_dropout_saw_it_is_in_the_league():

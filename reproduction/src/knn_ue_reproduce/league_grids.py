@@ -3,13 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from knn_ue_reproduce.claims import OUR_METHODS
 from knn_ue_reproduce.grids import EMPTY, Grid
 from knn_ue_reproduce.league import Column, Standing, league_of, numbers_of, placed, record_of
 from knn_ue_reproduce.measures import measure_of
-
-# The paper's method, itself without labels, and what this library adds: entities, and a detector.
-OURS = (*OUR_METHODS, "knn-ue-entity", "familiarity")
+from knn_ue_reproduce.ours import OURS
 
 
 def league_grid(

@@ -14,7 +14,8 @@ def to_markdown(results: Results, name: str = "results") -> str:
     data, scale = results.facts.get("data"), results.facts.get("scale")
     lines = [f"# Results{f' on {data}' if data else ''}{f', {scale} scale' if scale else ''}", ""]
     if results.summary.missing:
-        lines += ["*In progress: some cells are not measured yet. They are listed at the end.*", ""]
+        what = "times are" if results.summary.only_times else "some cells are"
+        lines += [f"*In progress: {what} not measured yet. They are listed at the end.*", ""]
     lines += _first_page(results, name)
     lines += ["## The paper's claims", "", f"**{len(results.verdicts)} claims: {counted(results.verdicts)}.**", ""]
     lines += [ABOUT, "", *_overview(results), ""]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from knn_ue.report.headline import listed
 from knn_ue_reproduce.league import Column, Record, Standing, numbers_of
-from knn_ue_reproduce.league_grids import OURS
+from knn_ue_reproduce.ours import OURS
 
 _SHOWN_LEADERS = 3
 

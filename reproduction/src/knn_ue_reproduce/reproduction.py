@@ -258,18 +258,19 @@ class Reproduction:
 
         It depends on what the processor of each run computes fast.
         """
-        found: dict[str, dict[str, set[int]]] = {}
+        found: dict[str, dict[str, dict[str, set[int]]]] = {}
         as_planned = True
         for name, content in models.items():
             planned = self.runners[name.setup].precision
             precision = content.get("precision", planned)
             as_planned &= precision == planned
-            found.setdefault(content["training"], {}).setdefault(precision, set()).add(content["seed"])
+            by_training = found.setdefault(name.setup, {}).setdefault(content["training"], {})
+            by_training.setdefault(precision, set()).add(content["seed"])
         if as_planned:
             return ""
         return "; ".join(
-            f"{training} {', '.join(f'{name} (seeds {_ranges(seeds)})' for name, seeds in by_precision.items())}"
-            for training, by_precision in found.items()
+            f"{setup}: {', '.join(_precision_of(training, seeds) for training, seeds in of_setup.items())}"
+            for setup, of_setup in found.items()
         )
 
     def _model_cells(self, outcome: Outcome) -> tuple[dict[CellName, Content], list[CellName]]:
@@ -329,6 +330,10 @@ def _found(encoder: str, task: str) -> str | Path:
     from knn_ue.demo.minilm import model_folder
 
     return model_folder()
+
+
+def _precision_of(training: str, seeds: Mapping[str, set[int]]) -> str:
+    return f"{training} {' and '.join(f'{name} (seeds {_ranges(found)})' for name, found in seeds.items())}"
 
 
 def _ranges(numbers: Iterable[int]) -> str:

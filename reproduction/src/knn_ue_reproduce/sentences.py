@@ -8,9 +8,9 @@ from statistics import fmean, median
 from knn_ue.report.headline import listed
 from knn_ue_reproduce.grids import counted
 from knn_ue_reproduce.league import Column, Record, league_of, placed, record_of
-from knn_ue_reproduce.league_grids import OURS
 from knn_ue_reproduce.learning import UNLEARNED
 from knn_ue_reproduce.measures import measure_of
+from knn_ue_reproduce.ours import OURS, better_than_ours, others_in, ours_in, record_against_others
 from knn_ue_reproduce.phrases import (
     capital,
     code,
@@ -27,7 +27,8 @@ from knn_ue_reproduce.variants import ENTITY_PLATT
 from knn_ue_reproduce.verdicts import ClaimVerdict
 
 N_SENTENCES = 10
-_MAIN, _PLAIN, _ENTITY = "knn-ue", "softmax", "knn-ue-entity"
+_MAIN, _PLAIN, _ENTITY, _DETECTOR = "knn-ue", "softmax", "knn-ue-entity", "familiarity"
+_CORE = ("sentiment", "nli", "ner", "detection", "brier")  # the paper's tables of calibration, ranking and detection
 _SHOWN_LOSSES = 6
 
 
@@ -141,17 +142,20 @@ def _against_plain(evidence: Evidence) -> str | None:
 
 
 def _against_others(evidence: Evidence) -> str | None:
-    """Return how ours does against temperature scaling, itself without labels, and the best of the others."""
-    records = {one.method: record_of(evidence.scored, _MAIN, one.method) for one in placed(league_of(evidence.outside))}
-    best = next((name for name, record in records.items() if name not in OURS and record.total), None)
+    """Return how ours does against temperature scaling, itself without labels, and, out of domain, the best other."""
+    outside = {
+        one.method: record_of(evidence.outside, _MAIN, one.method) for one in placed(league_of(evidence.outside))
+    }
+    best = next((name for name, record in outside.items() if name not in OURS and record.total), None)
     rivals = {"temperature": "temperature scaling", "knn-ue-no-label": "itself without the label term"}
-    if best is not None:
-        rivals[best] = f"{rivals.get(best, code(best))}, the best method of others out of domain,"
     parts: list[str] = []
     for rival, name in rivals.items():
         record = record_of(evidence.scored, _MAIN, rival)
         if record.total:
             parts.append(f"against {name} {'it' if parts else code(_MAIN)} {in_words(record)}")
+    if best is not None:
+        name = f"{rivals.get(best, code(best))}, the best of the other methods there,"
+        parts.append(f"out of domain, against {name} {'it' if parts else code(_MAIN)} {in_words(outside[best])}")
     return f"{capital('; '.join(parts))}." if parts else None
 
 
@@ -196,7 +200,10 @@ def _entities(evidence: Evidence) -> str | None:
         }
         best = min(rivals, key=lambda rival: pairs[rival][1] - pairs[rival][0])
         ours, other = pairs[best]
-        parts.append(f"{measure_of(measure).title} {ours:.1f} against {other:.1f} of {code(best)}")
+        common = min(len(column.values[_ENTITY].keys() & column.values[best].keys()) for column in chosen)
+        few = any(len(column.values[_ENTITY]) > common for column in chosen)
+        over = f" (over {many(common, 'common seed')})" if few else ""
+        parts.append(f"{measure_of(measure).title} {ours:.1f} against {other:.1f} of {code(best)}{over}")
     record = record_of(columns, _ENTITY)
     tested = f"; against all methods it {in_words(record)}" if record.total else ""
     return (
@@ -232,44 +239,61 @@ def _detection(evidence: Evidence) -> str | None:
         return None
     means = {method: fmean(column.mean(method) for column in columns) for method in methods}
     ordered = sorted(means, key=lambda method: -means[method])
-    shown = dict.fromkeys((ordered[0], _PLAIN, _MAIN, *(one for one in ("familiarity",) if one in means)))
+    best_other = next(name for name in ordered if name not in OURS)
+    shown = dict.fromkeys((ordered[0], best_other, _PLAIN, _MAIN, *(one for one in (_DETECTOR,) if one in means)))
     ranked = placed(league_of(evidence.detected))
     numbers = places_of(ranked)
     places = [
         f"{code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})"
         for one in ranked
-        if numbers[one.method] == 1 or one.method in (_MAIN, "familiarity")
+        if numbers[one.method] == 1 or one.method in (_MAIN, _DETECTOR)
     ]
     record = record_of(evidence.detected, _MAIN)
     tested = f"; against all of them {code(_MAIN)} {in_words(record)}" if record.total else ""
+    aurocs = listed(f"{code(method)} {means[method]:.1f} %" for method in shown)
     return (
         f"OOD detection on {many(len(columns), 'set')}, by mean rank of {len(ranked)}: {listed(places)}; by mean "
-        f"AUROC: {listed(f'{code(method)} {means[method]:.1f} %' for method in shown)}{tested}."
+        f"AUROC: {aurocs}{_by_task(columns, methods)}{tested}."
     )
+
+
+def _by_task(columns: Sequence[Column], methods: Sequence[str]) -> str:
+    """Return on which tasks our detector has the highest mean AUROC and on which not: one mean over all hides it."""
+    tasks = dict.fromkeys(column.setup for column in columns)
+    if _DETECTOR not in methods or len(tasks) < 2:
+        return ""
+    ahead: list[str] = []
+    behind: list[str] = []
+    for task in tasks:
+        means = {name: fmean(column.mean(name) for column in columns if column.setup == task) for name in methods}
+        best = max((name for name in methods if name != _DETECTOR), key=means.__getitem__)
+        numbers = f"{means[_DETECTOR]:.1f} %, {code(best)} {means[best]:.1f} %"
+        (ahead if means[_DETECTOR] >= means[best] else behind).append(f"{task} ({numbers})")
+    parts = [f"is first on {listed(ahead)}"] if ahead else []
+    parts += [f"is not on {listed(behind)}" if ahead else f"is first on no task: {listed(behind)}"] if behind else []
+    return f"; {code(_DETECTOR)} {', and '.join(parts)}"
 
 
 def _losses(evidence: Evidence) -> str | None:
     """Say where others are significantly better; columns in which nothing could be tested are not counted."""
-    compared = [column for column in evidence.scored if _ours_in(column) and _others_in(column)]
+    compared = [column for column in evidence.scored if ours_in(column) and others_in(column)]
     if not compared:
         return None
-    tested = [
-        column for column in compared if any(_record_against_others(column, one).total for one in _ours_in(column))
-    ]
+    tested = [column for column in compared if any(record_against_others(column, one).total for one in ours_in(column))]
     if not tested:
         return "Whether any method is significantly better than another could not be tested: that takes two seeds."
     main = [column for column in tested if _MAIN in column.values]
-    records = [_record_against_others(column, _MAIN) for column in main]
+    records = [record_against_others(column, _MAIN) for column in main]
     total = sum(records, Record())
     behind = sum(record.losses > 0 for record in records)
-    rivals = {method: record_of(main, _MAIN, method).losses for method in _others_in(*main)}
+    rivals = {method: record_of(main, _MAIN, method).losses for method in others_in(*main)}
     worst = sorted((name for name, losses in rivals.items() if losses), key=lambda name: -rivals[name])
     to = f": to {listed(f'{code(name)} {rivals[name]}' for name in worst)}" if worst else ""
     alone = (
         f"in {behind} of {many(len(records), 'column')} (a set and a measure) some other method is significantly "
         f"better than {code(_MAIN)}, which loses {total.losses} of {many(total.total, 'comparison')} with others{to}"
     )
-    lost = {f"{column.part} {measure_of(column.measure).title}": _better_than_ours(column) for column in tested}
+    lost = {f"{column.part} {measure_of(column.measure).title}": better_than_ours(column) for column in tested}
     lost = {where: better for where, better in lost.items() if better}
     if not lost:
         return f"Where ours lose: {alone}; in none of them does a method beat all of ours."
@@ -278,7 +302,8 @@ def _losses(evidence: Evidence) -> str | None:
         for where, better in list(lost.items())[:_SHOWN_LOSSES]
     ]
     more = [f"{len(lost) - _SHOWN_LOSSES} more"] if len(lost) > _SHOWN_LOSSES else []
-    return f"Where ours lose: {alone}; in {len(lost)} of them a method beats all of ours: {listed([*shown, *more])}."
+    beaten = f"in {len(lost)} of these columns a method beats all of ours: {listed([*shown, *more])}"
+    return f"Where ours lose: {alone}; {beaten}."
 
 
 def _claims(evidence: Evidence) -> str | None:
@@ -288,7 +313,16 @@ def _claims(evidence: Evidence) -> str | None:
     power = f"; the median 95 % interval is ± {median(known):.1f} times the paper's gain" if known else ""
     differ = any(one.differs for one in evidence.verdicts)
     caution = " Encoder, data and size differ from the paper's, and each table says how." if differ else ""
-    return f"Of {many(len(evidence.verdicts), 'claim')} of the paper {counted(evidence.verdicts)}{power}.{caution}"
+    core = [one for one in evidence.verdicts if one.table in _CORE]
+    alone = ""
+    if core and len(core) < len(evidence.verdicts):
+        alone = (
+            f" Of the {len(core)} on calibration, ranking and OOD detection, {counted(core)}; "
+            "the rest are on search, times and other details."
+        )
+    return (
+        f"Of {many(len(evidence.verdicts), 'claim')} of the paper, {counted(evidence.verdicts)}{power}.{alone}{caution}"
+    )
 
 
 def _human(evidence: Evidence) -> str | None:
@@ -355,28 +389,3 @@ def _everywhere(columns: Sequence[Column]) -> list[str]:
     """Return the methods that were measured in all columns."""
     names = list(columns[0].values) if columns else []
     return [name for name in names if all(name in column.values for column in columns)]
-
-
-def _ours_in(column: Column) -> list[str]:
-    return [method for method in column.values if method in OURS]
-
-
-def _others_in(*columns: Column) -> list[str]:
-    return list(dict.fromkeys(method for column in columns for method in column.values if method not in OURS))
-
-
-def _record_against_others(column: Column, method: str) -> Record:
-    """Return the comparisons of one of ours with methods that are not."""
-    return sum((record_of([column], method, other) for other in _others_in(column)), Record())
-
-
-def _better_than_ours(column: Column) -> list[str]:
-    """Return the other methods that are significantly better than every one of ours they can be compared with."""
-    found = []
-    for method in _others_in(column):
-        records = [record_of([column], method, one) for one in _ours_in(column)]
-        tested = [record for record in records if record.total]
-        if tested and all(record.wins for record in tested):
-            found.append(method)
-    sign = -1 if column.higher_is_better else 1
-    return sorted(found, key=lambda method: sign * column.mean(method))

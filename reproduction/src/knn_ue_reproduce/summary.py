@@ -5,11 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from knn_ue.report.headline import listed
 from knn_ue.tasks import TASKS
 from knn_ue_reproduce.columns import DETECTED, SCORED, LeftOut, columns_of
 from knn_ue_reproduce.grids import Grid
 from knn_ue_reproduce.league import Column
 from knn_ue_reproduce.league_grids import detection_grid, league_grid, measure_grid, rival_grid
+from knn_ue_reproduce.measures import measure_of
+from knn_ue_reproduce.ours import better_than_ours
+from knn_ue_reproduce.phrases import code
 from knn_ue_reproduce.run import Job, Outcome
 from knn_ue_reproduce.scales import Scale
 from knn_ue_reproduce.sentences import Evidence, sentences_of
@@ -17,6 +21,7 @@ from knn_ue_reproduce.setups import Role, Setup
 from knn_ue_reproduce.statistics import FEWEST_SEEDS
 from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.task_pictures import caption_of, picture_of
+from knn_ue_reproduce.timing import Timing
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 
 _PLAIN = MethodVariant(method="softmax")
@@ -24,15 +29,15 @@ _PLAIN = MethodVariant(method="softmax")
 RULE = (
     "A rank is the share of the other methods that do better in a column (one measure of one test set), as a mean "
     "over columns: 0 is the best of all everywhere, 100 the worst. It says how many are better, not by how much. Two "
-    "methods are compared by their means over the seeds that both have, and not at all where they share none. Every "
-    "test set counts the same, so that a task with more sets counts more. In brackets: its 95 % interval, by a "
-    "bootstrap over test sets and seeds; with few sets the true uncertainty is larger. Wins, ties and losses are "
-    "against every other method in every column, ours among them, by the paired test of the tables. A win is "
-    "significant: p < 0.05 and an interval without zero, not corrected for the number of comparisons, so that about "
-    "one in forty comparisons of equal methods is a win by chance, and one in forty a loss (with two seeds up to one "
-    "in seventeen of each); significant means the same above. A tie is no significant difference, which is not the "
-    "same as none. What could not be tested is not counted. Methods that were not measured in every column come last "
-    "and have no number: their ranks are of other columns."
+    "methods are compared by their means over the seeds that both have, and not at all where they share none. The "
+    "league is in the order of the mean of both ranks. Every test set counts the same, so that a task with more sets "
+    "counts more. In brackets: its 95 % interval, by a bootstrap over test sets and seeds; with few sets the true "
+    "uncertainty is larger. Wins, ties and losses are against every other method in every column, ours among them, by"
+    " the paired test of the tables. A win is significant: p < 0.05 and an interval without zero, not corrected for "
+    "the number of comparisons, so that about one in forty comparisons of equal methods is a win by chance, and one "
+    "in forty a loss (with two seeds up to one in seventeen of each); significant means the same above. A tie is no "
+    "significant difference, which is not the same as none. What could not be tested is not counted. Methods that "
+    "were not measured in every column come last and have no number: their ranks are of other columns."
 )
 
 # What sets the numbers of a method apart from what its name promises, or from the numbers of others.
@@ -66,8 +71,8 @@ class TaskPicture:
 class Summary:
     """The first page: `grids` are the leagues, `details` more of them.
 
-    `caveats` say what to know of single methods, `unranked` which methods are in no league and why, `missing` which
-    cells are not measured.
+    `caveats` say what to know of single methods, `unranked` which methods and sets are in no league and why, `missing`
+    which cells are not measured, `only_times` that these are times.
     """
 
     sentences: tuple[str, ...] = ()
@@ -77,6 +82,7 @@ class Summary:
     caveats: tuple[str, ...] = ()
     unranked: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    only_times: bool = False
 
 
 def summarize(
@@ -133,8 +139,13 @@ def summarize(
             TaskPicture(setup=name, svg=svg, caption=caption_of(name)) for name, svg in found if svg is not None
         ),
         caveats=tuple(f"{name}: {text}" for name, text in _caveats(scale).items() if name in ranked),
-        unranked=(*_unranked(outcome, left_out), *_unmeasured(asked, outcome)),
+        unranked=(
+            *_unranked(outcome, left_out),
+            *_unmeasured(asked, outcome),
+            *_unranked_sets(columns(SCORED, "human")),
+        ),
         missing=tuple(_missing(asked, outcome)),
+        only_times=all(isinstance(job.what, Timing) for job in asked if job not in outcome.found),
     )
 
 
@@ -184,6 +195,18 @@ def _unranked(outcome: Outcome, left_out: LeftOut) -> Iterable[str]:
         together.setdefault((", ".join(names), why), []).append(str(variant))
     for (places, why), methods_of_one in together.items():
         yield f"{', '.join(methods_of_one)} ({places}): {why}"
+
+
+def _unranked_sets(columns: Iterable[Column]) -> Iterable[str]:
+    """Yield the sets that are scored, but neither in domain nor out of it, and where others beat all of ours there."""
+    by_set: dict[tuple[str, str], list[Column]] = {}
+    for column in columns:
+        by_set.setdefault((column.setup, column.part), []).append(column)
+    for (setup, part), found in by_set.items():
+        better = {measure_of(one.measure).title: better_than_ours(one) for one in found}
+        lost = [f"{title} ({listed(map(code, names))})" for title, names in better.items() if names]
+        told = f", where others are significantly better than all of ours by {listed(lost)}" if lost else ""
+        yield f"the set {part} ({setup}): scored for its human votes, neither in domain nor another domain{told}"
 
 
 def _unmeasured(asked: Iterable[Job], outcome: Outcome) -> Iterable[str]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from knn_ue.report.pictures import svg_of
 from knn_ue_reproduce.league import Column
-from knn_ue_reproduce.league_grids import OURS
 from knn_ue_reproduce.measures import measure_of
+from knn_ue_reproduce.ours import OURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
