@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from knn_ue_reproduce.claims import Claim, TimeClaim, claims_of, time_claims_of
+from knn_ue_reproduce.few_seeds import for_few_seeds
 from knn_ue_reproduce.grids import counted
 from knn_ue_reproduce.plan import Block, make_plan
 from knn_ue_reproduce.published import Published
 from knn_ue_reproduce.setups import paper_setups
-from knn_ue_reproduce.statistics import PairedTest, Replicates, for_few_seeds
+from knn_ue_reproduce.statistics import PairedTest, Replicates
 from knn_ue_reproduce.variants import MethodVariant
 from knn_ue_reproduce.verdicts import judge, judge_coverage, judge_times
 
@@ -353,25 +354,34 @@ def test_recomputed_distances_are_claimed_to_be_slower_than_both(tmp_path):
     assert [c.printed for c in slow] == pytest.approx([16.24 / 4.99, 16.24 / 2.87])
 
 
-def simulated_words(gain, *, n_seeds, of_texts, of_seeds, n_runs=100):
-    """Return the verdicts of many experiments whose true gain, in points of ECE, is `gain`; the paper's is 3.47.
+def simulated_tables(gain, *, n_seeds, of_texts, of_seeds, n_runs=100, n_claims=1):
+    """Return the verdicts of many experiments, a list of claims each, whose true gain is `gain`; the paper's is 3.47.
 
-    Both kinds of scatter are standard deviations of a measured difference, in points: of all texts, of one seed.
+    Both kinds of scatter are standard deviations of a measured difference, in points of ECE: of all texts, of one seed.
     """
     rng = np.random.default_rng(int(1000 * gain) + n_seeds)
-    words = []
+    claims = [replace(CLAIM, block=replace(BLOCK, part=str(number))) for number in range(n_claims)]
+    tables = []
     for _ in range(n_runs):
-        by_seed = -(gain + of_texts * rng.normal() + of_seeds * rng.normal(size=n_seeds)) / 100
-        drawn = by_seed[:, None] + of_texts / 100 * rng.normal(size=200)
-        # The other side has an error of 5 points: room for the gain.
-        both = Replicates(
-            methods=("knn-ue", "softmax"),
-            measured=0.05 + np.stack([by_seed, np.zeros_like(by_seed)]),
-            drawn=0.05 + np.stack([drawn, np.zeros_like(drawn)]),
-        )
-        found = for_few_seeds(both.compare("knn-ue", "softmax"))
-        words.append(judge([CLAIM], {("sentiment", "imdb"): {"ece": {("knn-ue", "softmax"): found}}}, {})[0].word)
-    return {word: words.count(word) / n_runs for word in ("holds", "does not hold", "undecided")}
+        pairs = {}
+        for claim in claims:
+            by_seed = -(gain + of_texts * rng.normal() + of_seeds * rng.normal(size=n_seeds)) / 100
+            drawn = by_seed[:, None] + of_texts / 100 * rng.normal(size=200)
+            # The other side has an error of 5 points: room for the gain.
+            both = Replicates(
+                methods=("knn-ue", "softmax"),
+                measured=0.05 + np.stack([by_seed, np.zeros_like(by_seed)]),
+                drawn=0.05 + np.stack([drawn, np.zeros_like(drawn)]),
+            )
+            found = for_few_seeds(both.compare("knn-ue", "softmax"))
+            pairs["sentiment", claim.block.part] = {"ece": {("knn-ue", "softmax"): found}}
+        tables.append([verdict.word for verdict in judge(claims, pairs, {})])
+    return tables
+
+
+def simulated_words(gain, **scatter):
+    words = [word for (word,) in simulated_tables(gain, **scatter)]
+    return {word: words.count(word) / len(words) for word in ("holds", "does not hold", "undecided")}
 
 
 # The rates are those of benchmarks/verdict_rates.py: 2.5 % where texts make the scatter or seeds are many; more where
@@ -400,3 +410,35 @@ def test_few_seeds_leave_undecided_what_many_decide():
     assert simulated_words(0.0, **many)["does not hold"] > 0.5
     assert simulated_words(3.47, **few)["undecided"] > 0.4
     assert simulated_words(3.47, **many)["holds"] > 0.9
+
+
+# With two seeds, two of twenty claims often have seeds that happen to agree; see docs/verdicts.md.
+@pytest.mark.parametrize(("n_seeds", "rate"), [(2, 0.10), (3, 0.06), (8, 0.05)])
+def test_few_tables_of_many_claims_have_a_wrong_verdict(n_seeds, rate):
+    n_runs = 40
+    scatter = {"n_seeds": n_seeds, "of_texts": 0.2, "of_seeds": 1.0, "n_runs": n_runs, "n_claims": 20}
+
+    refuted = sum("does not hold" in words for words in simulated_tables(3.47 / 2, **scatter)) / n_runs
+    shown = sum("holds" in words for words in simulated_tables(0.0, **scatter)) / n_runs
+
+    by_chance = 2.5 * math.sqrt(rate * (1 - rate) / n_runs)
+    assert max(refuted, shown) <= rate + by_chance
+
+
+def test_an_error_that_a_perfect_model_has_too_is_no_room():
+    half = (4.42 - 0.95) / 200
+    pairs = compared(-0.001, -0.4 * half, 0.4 * half, p=0.5, second=1.5 * half)
+
+    def with_floor(floor):
+        return judge([CLAIM], pairs, {}, floor=lambda _claim, _found: floor)[0]
+
+    assert with_floor(0.0).word == "does not hold"
+    assert (with_floor(0.6 * half).word, with_floor(0.6 * half).no_room) == ("cannot be tested here", True)
+
+
+def test_the_p_value_that_refutes_is_shown_beside_the_one_that_would_confirm():
+    half = (4.42 - 0.95) / 200
+
+    refuted = word(-0.001, -0.4 * half, 0.4 * half, p=0.5)
+
+    assert refuted.p_against < 0.001 < refuted.p

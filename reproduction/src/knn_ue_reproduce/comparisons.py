@@ -8,6 +8,7 @@ from typing import Any
 from knn_ue.demo.cache import key_of
 from knn_ue_reproduce.answers import Answers
 from knn_ue_reproduce.cells import CellName, file_name
+from knn_ue_reproduce.few_seeds import for_few_seeds
 from knn_ue_reproduce.measures import DETECTION, MEASURES, AnswerMeasure, DetectionMeasure
 from knn_ue_reproduce.plan import Block
 from knn_ue_reproduce.run import Job, Outcome
@@ -18,7 +19,6 @@ from knn_ue_reproduce.statistics import (
     Replicates,
     Resampled,
     Sample,
-    for_few_seeds,
     redrawn,
     replicates_of,
 )

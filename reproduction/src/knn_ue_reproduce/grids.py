@@ -52,7 +52,7 @@ def verdict_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:
     heading = ("claim", "set", "measure", "verdict", "why", "paper", "ours", "gain [95 %]", "of the paper's gain")
     return Grid(
         title="Verdicts",
-        heading=(*heading, "p (Holm)", "p (t-test)", "by our definition"),
+        heading=(*heading, "p of no gain (Holm)", "p of half the gain (Holm)", "p (t-test)", "by our definition"),
         lines=tuple(
             (
                 one.claim,
@@ -65,12 +65,13 @@ def verdict_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:
                 one.interval,
                 EMPTY if math.isnan(one.effect) else f"{one.effect:.2f}",
                 _p(one.p),
+                _p(one.p_against),
                 _p(one.t_test),
                 one.by_our_definition or EMPTY,
             )
             for one in verdicts
         ),
-        text_columns=frozenset({0, 1, 2, 3, 4, 11}),
+        text_columns=frozenset({0, 1, 2, 3, 4, 12}),
         sentences=frozenset({0, 3}),
         details={1: 0, 2: 0, 4: 3},
     )

@@ -51,7 +51,8 @@ class AnswerMeasure(_MeasureOfAnswers):
 
     With `Draws` as a second argument the function gives one value per draw. `definition` says in words how it is
     computed where the published one and ours differ. Without a function, or where it is not `tested`, it is only shown:
-    cells hold it, but no test is made of it, since a value for each draw would take hours.
+    cells hold it, but no test is made of it, since a value for each draw would take hours. `has_floor` says that even a
+    perfectly calibrated model has some of it.
     """
 
     title: str
@@ -60,6 +61,7 @@ class AnswerMeasure(_MeasureOfAnswers):
     higher_is_better: bool = False
     definition: str = ""
     tested: bool = True
+    has_floor: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,8 +166,8 @@ def _piece(answers: Answers, draws: Drawn = None) -> Number:
 MEASURES: Mapping[str, AnswerMeasure] = {
     "right": AnswerMeasure(title="right answers", function=_right, higher_is_better=True),
     "f1": AnswerMeasure(title="F1", function=_f1, higher_is_better=True),
-    "ece": AnswerMeasure(title="ECE", function=_of_given(metrics.expected_calibration_error)),
-    "mce": AnswerMeasure(title="MCE", function=_of_given(metrics.maximum_calibration_error)),
+    "ece": AnswerMeasure(title="ECE", function=_of_given(metrics.expected_calibration_error), has_floor=True),
+    "mce": AnswerMeasure(title="MCE", function=_of_given(metrics.maximum_calibration_error), has_floor=True),
     "class_auroc": AnswerMeasure(
         title="AUROC",
         function=_class_auroc,

@@ -46,7 +46,8 @@ class PairedTest:
 
     `first` and `second` are the two means, of the seeds and texts that both methods saw. `p` is the bootstrap's,
     two-sided and not corrected for other comparisons; `t_test` is NaN with a single seed. `n_texts` is how many of the
-    first texts were compared, None where all were.
+    first texts were compared, None where all were. `share` is the seeds' part of the standard error, as far as the
+    bounds and `p` allow for how few they are (`few_seeds`).
     """
 
     first: float
@@ -58,6 +59,7 @@ class PairedTest:
     t_test: float
     n_seeds: int
     n_texts: int | None = None
+    share: float = 0.0
 
     def reversed(self) -> "PairedTest":
         """Return how the second compares with the first."""
@@ -189,34 +191,6 @@ def _drawn_texts(n_groups: Sequence[int], n_draws: int, seed: int) -> Iterator[t
         yield draws, texts
 
 
-def for_few_seeds(found: PairedTest) -> PairedTest:
-    """Return the comparison with the bounds and the p-value that so few seeds allow, never narrower or smaller ones.
-
-    Draws show how far seeds scatter, not how little a few of them tell about it: three seeds agree by chance once in
-    four times, and where texts add no scatter of their own that would look sure. The seeds' share of the variance has
-    only `n_seeds` - 1 degrees of freedom; what that makes of the whole is Satterthwaite's (1946) rule. Where seeds are
-    all the scatter there is, the p-value is that of the t-test.
-    """
-    if found.n_seeds < 2 or not found.low < found.high or not found.t_test < 1:
-        return found
-    from scipy.stats import norm, t
-
-    freedom: float = found.n_seeds - 1
-    of_seeds = abs(found.difference) / float(t.isf(found.t_test / 2, freedom))
-    usual = float(norm.isf((1 - LEVEL) / 2))
-    of_all = max(of_seeds, (found.high - found.low) / (2 * usual))
-    if of_seeds == 0:
-        return found
-    freedom = freedom / (of_seeds / of_all) ** 4
-    wider = float(t.isf((1 - LEVEL) / 2, freedom)) / usual
-    return replace(
-        found,
-        low=found.difference - wider * (found.difference - found.low),
-        high=found.difference + wider * (found.high - found.difference),
-        p=max(found.p, 2 * float(t.sf(abs(found.difference) / of_all, freedom))),
-    )
-
-
 def paired_t_test(first: FloatArray, second: FloatArray) -> float:
     """Return the two-sided p-value of Student's paired t-test over seeds, NaN with fewer than two.
 
@@ -248,22 +222,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(known) - place) * p_values[number]))
         adjusted[number] = largest
     return adjusted
-
-
-def of_bound(measured: float, low: float, bound: float) -> float:
-    """Return the two-sided p-value of a value at the `bound` or below, from the lower end of the 95 % interval.
-
-    >>> round(of_bound(0.5, -1.0, -1.0), 3)
-    0.05
-    """
-    if math.isnan(low):
-        return math.nan
-    if low >= measured:  # no scatter at all
-        return 0.0 if measured > bound else 1.0
-    from scipy.stats import norm
-
-    deviation = (measured - low) / float(norm.isf((1 - LEVEL) / 2))
-    return min(1.0, 2 * float(norm.sf((measured - bound) / deviation)))
 
 
 def mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:

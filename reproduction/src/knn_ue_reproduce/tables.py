@@ -8,8 +8,9 @@ from statistics import median
 
 from knn_ue_reproduce.answers import MAX_CLASSES
 from knn_ue_reproduce.cells import Content
-from knn_ue_reproduce.claims import claims_of, time_claims_of
+from knn_ue_reproduce.claims import Claim, claims_of, time_claims_of
 from knn_ue_reproduce.comparisons import PairedTests, compare_block, found_jobs, pair_of
+from knn_ue_reproduce.floors import kept_floor
 from knn_ue_reproduce.learning import unlearned
 from knn_ue_reproduce.measures import DETECTION, VISIBLE, measure_of
 from knn_ue_reproduce.plan import Block, PaperTable
@@ -157,7 +158,8 @@ class Filler:
             # A set without its first measure (human votes, say) has nothing to tell in this table.
             if any(row[block.measures[0]].mean is not None for row in filled.rows.values()):
                 blocks.append(filled)
-        verdicts = judge(claims_of(table), compared, self._means, self.unlearned) + self._coverage_verdicts(table)
+        verdicts = judge(claims_of(table), compared, self._means, self.unlearned, self._floor)
+        verdicts += self._coverage_verdicts(table)
         cells = {
             (setup, timing.part): self.outcome.found[job]
             for setup, timing in table.timings
@@ -252,6 +254,9 @@ class Filler:
 
         best = [variant for variant in measured if variant.method != PASSES and is_best(variant)]
         return best[0] if len(best) == 1 else None  # two that share no seeds may both be better than all others
+
+    def _floor(self, claim: Claim, found: PairedTest) -> float:
+        return kept_floor(self.runners[claim.block.setup], self.outcome, claim, found)
 
     def _coverage_verdicts(self, table: PaperTable) -> list[ClaimVerdict]:
         if table.name != "coverage":

@@ -8,7 +8,7 @@ margin, and does not hold when it excludes a smaller one. All else is undecided:
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -17,9 +17,10 @@ from typing import Literal
 from knn_ue_reproduce.cells import Content
 from knn_ue_reproduce.claims import Claim, TimeClaim, name_of, ours_of
 from knn_ue_reproduce.comparisons import PairedTests, pair_of
+from knn_ue_reproduce.few_seeds import of_bound
 from knn_ue_reproduce.measures import VISIBLE, measure_of
 from knn_ue_reproduce.scales import PAPER
-from knn_ue_reproduce.statistics import FEWEST_SEEDS, PairedTest, holm, of_bound
+from knn_ue_reproduce.statistics import FEWEST_SEEDS, PairedTest, holm
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 
@@ -27,6 +28,8 @@ from knn_ue_reproduce.variants import PASSES, MethodVariant
 Means = Mapping[tuple[str, str, str, str], float]
 # By setup and method: what to say of a model that did not learn.
 Unlearned = Mapping[str, Mapping[MethodVariant, str]]
+# The error that the second side of a claim would have if it were perfectly calibrated.
+Floor = Callable[[Claim, PairedTest], float]
 Word = Literal["holds", "does not hold", "undecided", "cannot be tested here"]
 
 ALPHA = 0.05
@@ -38,12 +41,14 @@ class ClaimVerdict:
     """What became of one claim.
 
     `paper` and `ours` show the two numbers of each side, ours on the same texts and seeds, `interval` the difference
-    with its 95 % bounds, `p` the bootstrap's p-value after Holm's correction, `t_test` that of the t-test over seeds.
+    with its 95 % bounds. `p` is the p-value of no gain after Holm's correction and `p_against` that of the gain which a
+    claim is refuted by, after its own; `t_test` is that of the t-test over seeds.
     `by_our_definition` is the verdict where our definition of the measure is another than the published one. `differs`
     says how encoder and data of the `setup` differ from the paper's. With `one_seed` the interval is that of texts
     alone. `effect` is our gain as a share of the paper's, and `precision` half the width of its interval, in the same
     unit; both are NaN where the paper prints no two numbers. With `no_room` the second side is so good already that
-    half the paper's gain cannot be had. `measured` says that there are numbers to judge it by.
+    half the paper's gain cannot be had. `measured` says that there are numbers to judge it by, `marked` that the paper
+    calls its number significant (†).
     """
 
     table: str
@@ -65,6 +70,8 @@ class ClaimVerdict:
     precision: float = math.nan
     no_room: bool = False
     measured: bool = True
+    p_against: float = math.nan
+    marked: bool = False
 
 
 def judge(
@@ -72,14 +79,14 @@ def judge(
     compared: Mapping[tuple[str, str], PairedTests],
     means: Means,
     unlearned: Unlearned | None = None,
+    floor: Floor = lambda _claim, _found: 0.0,
 ) -> list[ClaimVerdict]:
     """Return a verdict for each claim of a table; `compared` is by (setup, part).
 
     Claims about a method whose model is `unlearned` cannot be tested.
     """
-    unlearned = unlearned or {}
-    verdicts = _judge(claims, compared, means, unlearned)
-    again = _judge([replace(claim, measure=ours_of(claim.measure)) for claim in claims], compared, means, unlearned)
+    ours = [replace(claim, measure=ours_of(claim.measure)) for claim in claims]
+    verdicts, again = (_judge(chosen, compared, means, unlearned or {}, floor) for chosen in (claims, ours))
     return [
         replace(verdict, by_our_definition=other.word) if ours_of(claim.measure) != claim.measure else verdict
         for claim, verdict, other in zip(claims, verdicts, again, strict=True)
@@ -126,13 +133,14 @@ def _judge(
     compared: Mapping[tuple[str, str], PairedTests],
     means: Means,
     unlearned: Unlearned,
+    floor: Floor,
 ) -> list[ClaimVerdict]:
     failed = [_failed(claim, unlearned) for claim in claims]
     pairs = [None if why else _pair(claim, compared) for claim, why in zip(claims, failed, strict=True)]
     both = list(zip(claims, pairs, strict=True))
     shown = holm([_looked_at(claim, pair) for claim, pair in both])
     refuted = holm([_refuted(claim, pair) for claim, pair in both])
-    verdicts = [_verdict(*one, p, against, means) for one, p, against in zip(both, shown, refuted, strict=True)]
+    verdicts = [_verdict(*one, p, against, means, floor) for one, p, against in zip(both, shown, refuted, strict=True)]
     return [replace(one, reason=why, measured=True) if why else one for one, why in zip(verdicts, failed, strict=True)]
 
 
@@ -161,7 +169,7 @@ def _looked_at(claim: Claim, found: PairedTest | None) -> float:
     if claim.kind == "better":
         return found.p
     gain, low, _ = _gain(claim, found)
-    return of_bound(gain, low, -claim.margin)
+    return of_bound(gain, low, -claim.margin, share=found.share, n_seeds=found.n_seeds)
 
 
 def _refuted(claim: Claim, found: PairedTest | None) -> float:
@@ -169,7 +177,7 @@ def _refuted(claim: Claim, found: PairedTest | None) -> float:
     if found is None or found.n_seeds < FEWEST_SEEDS:
         return math.nan
     gain, _, high = _gain(claim, found)
-    return of_bound(-gain, -high, -_least_effect(claim))
+    return of_bound(-gain, -high, -_least_effect(claim), share=found.share, n_seeds=found.n_seeds)
 
 
 def _paper_effect(claim: Claim) -> float:
@@ -187,13 +195,16 @@ def _least_effect(claim: Claim) -> float:
     return 0.0 if math.isnan(effect) else effect / 2
 
 
-def _has_no_room(claim: Claim, found: PairedTest) -> bool:
+def _has_no_room(claim: Claim, found: PairedTest, floor: Floor) -> bool:
     """Say whether the second side is nearer to a perfect score than the gain that the claim is refuted by."""
-    room = 1 - found.second if measure_of(claim.measure).higher_is_better else found.second
+    higher = measure_of(claim.measure).higher_is_better
+    room = 1 - found.second if higher else found.second - floor(claim, found)
     return claim.kind == "better" and room < _least_effect(claim)
 
 
-def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, means: Means) -> ClaimVerdict:
+def _verdict(
+    claim: Claim, found: PairedTest | None, p: float, against: float, means: Means, floor: Floor
+) -> ClaimVerdict:
     measure = measure_of(claim.measure)
     both = _both(claim, found, means)
     ours = " / ".join("–" if x is None or math.isnan(x) else f"{measure.unit * x:.2f}" for x in both)
@@ -212,7 +223,7 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
         word, reason = "undecided", "one seed does not show how far seeds scatter"
         if found.n_seeds >= FEWEST_SEEDS:
             word, reason = _decide(claim, (gain, low, high), p, against)
-        no_room = word == "does not hold" and high >= 0 and _has_no_room(claim, found)
+        no_room = word == "does not hold" and high >= 0 and _has_no_room(claim, found, floor)
         if no_room:  # it would fail whatever the first method does; the opposite says something of the claim
             word, reason = (
                 "cannot be tested here",
@@ -243,6 +254,8 @@ def _verdict(claim: Claim, found: PairedTest | None, p: float, against: float, m
         precision=precision,
         no_room=no_room,
         measured=found is not None,
+        p_against=against,
+        marked=claim.printed is not None and claim.printed[0].significant,
     )
 
 

@@ -1,0 +1,105 @@
+"""What a few seeds allow to say: how far a mean over seeds and texts may be from the truth.
+
+The bootstrap shows how far texts and seeds scatter, not how little a few seeds tell about it: three seeds agree by
+chance once in four times, and where texts add no scatter of their own that would look sure. The error of a mean is the
+sum of two: that of texts, normal, and that of S seeds, whose own size is known from S seeds only, so that it has the t
+distribution with S - 1 degrees of freedom. The sum has no closed form (it is that of Behrens and Fisher): its tail is
+integrated. A t distribution with fitted degrees of freedom (Satterthwaite's) has much the same 95 % interval, but its
+tails, which decide where many claims are corrected for, are far too thin when seeds happen to agree.
+"""
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from knn_ue.arrays import FloatArray
+from knn_ue_reproduce.statistics import LEVEL, PairedTest
+
+_NODES = np.linspace(-8.0, 8.0, 1601)
+_N_SHARES = 200
+
+
+def for_few_seeds(found: PairedTest) -> PairedTest:
+    """Return the comparison with the bounds and the p-value that so few seeds allow, never narrower or smaller ones.
+
+    Where seeds are all the scatter there is, the p-value is that of the t-test.
+    """
+    if found.n_seeds < 2 or not found.low < found.high or not found.t_test < 1:
+        return found
+    from scipy.stats import norm, t
+
+    freedom = found.n_seeds - 1
+    of_seeds = abs(found.difference) / float(t.isf(found.t_test / 2, freedom))
+    usual = float(norm.isf((1 - LEVEL) / 2))
+    of_all = max(of_seeds, (found.high - found.low) / (2 * usual))
+    if of_seeds == 0:
+        return found
+    share = of_seeds / of_all
+    wider = bound_of(share, freedom) / usual
+    return replace(
+        found,
+        low=found.difference - wider * (found.difference - found.low),
+        high=found.difference + wider * (found.high - found.difference),
+        p=max(found.p, min(1.0, 2 * tail(abs(found.difference) / of_all, share, freedom))),
+        share=share,
+    )
+
+
+def of_bound(measured: float, low: float, bound: float, *, share: float = 0.0, n_seeds: int = 2) -> float:
+    """Return the two-sided p-value of a value at the `bound` or below, from the lower end of the 95 % interval.
+
+    Seeds have this `share` of the standard error: far from the interval, its tail is thicker the fewer they are.
+
+    >>> round(of_bound(0.5, -1.0, -1.0), 3), round(of_bound(0.5, -1.0, -1.0, share=1.0), 3)
+    (0.05, 0.05)
+    >>> of_bound(0.5, -1.0, -4.0) < 1e-8, round(of_bound(0.5, -1.0, -4.0, share=1.0), 3)
+    (True, 0.017)
+    """
+    if math.isnan(low):
+        return math.nan
+    if low >= measured:  # no scatter at all
+        return 0.0 if measured > bound else 1.0
+    deviation = (measured - low) / bound_of(share, n_seeds - 1)
+    return min(1.0, 2 * tail((measured - bound) / deviation, share, n_seeds - 1))
+
+
+def tail(error: float, share: float, freedom: int) -> float:
+    """Return how often a mean is too high by more than `error` standard errors, of which seeds make a `share`.
+
+    >>> round(tail(1.96, 0.0, 1), 3), round(tail(12.706, 1.0, 1), 3)  # the normal distribution, and t
+    (0.025, 0.025)
+    """
+    from scipy.stats import norm, t
+
+    if share == 0:
+        return float(norm.sf(error))
+    if share == 1:
+        return float(t.sf(error, freedom))
+    density = norm.pdf(_NODES)
+    of_seeds = t.sf((error - math.sqrt(1 - share**2) * _NODES) / share, freedom)
+    return float(np.trapezoid(density * of_seeds, _NODES))
+
+
+def bound_of(share: float, freedom: int) -> float:
+    """Return how many standard errors a bound of the 95 % interval is away: 1.96 without any scatter of seeds.
+
+    >>> round(bound_of(0.0, 1), 2), round(bound_of(1.0, 1), 2)
+    (1.96, 12.71)
+    """
+    return float(np.interp(share, np.linspace(0.0, 1.0, _N_SHARES + 1), _bounds(freedom)))
+
+
+@lru_cache
+def _bounds(freedom: int) -> FloatArray:
+    from scipy.optimize import brentq
+    from scipy.stats import t
+
+    level = (1 - LEVEL) / 2
+    highest = float(t.isf(level, freedom))
+    shares = np.linspace(0.0, 1.0, _N_SHARES + 1)
+    found = [
+        brentq(lambda error, share=share: tail(error, share, freedom) - level, 1.0, highest + 1) for share in shares
+    ]
+    return np.array(found)

@@ -1,0 +1,42 @@
+"""How low an error of calibration can be: even a perfectly calibrated model has some, in bins of a few answers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from knn_ue.arrays import BoolArray
+from knn_ue_reproduce.answers import Answers
+from knn_ue_reproduce.claims import Claim
+from knn_ue_reproduce.comparisons import found_jobs
+from knn_ue_reproduce.measures import AnswerMeasure, measure_of
+from knn_ue_reproduce.run import Outcome
+from knn_ue_reproduce.score import read_answers
+from knn_ue_reproduce.statistics import PairedTest
+from knn_ue_reproduce.task_runner import TaskRunner
+
+_DRAWS = 20
+
+
+def floor_of(measure: AnswerMeasure, answers: Sequence[Answers]) -> float:
+    """Return the mean of the measure if each answer were right as often as its confidence says."""
+    assert measure.function is not None
+    rng = np.random.default_rng(0)
+    values = []
+    for one in answers:
+        given = one.given()
+        for _ in range(_DRAWS):
+            right: BoolArray = rng.random(len(given.confidence)) < given.confidence
+            values.append(measure.function(Answers(confidence=given.confidence, group=given.group, correct=right)))
+    return float(np.mean(values)) if values else 0.0
+
+
+def kept_floor(runner: TaskRunner, outcome: Outcome, claim: Claim, found: PairedTest) -> float:
+    """Return the floor of the claim's second side, from the answers it was compared by, 0 where they are not here."""
+    measure = measure_of(claim.measure)
+    if not isinstance(measure, AnswerMeasure) or not measure.has_floor:
+        return 0.0
+    seeds = found_jobs(outcome, claim.block.setup, claim.first).keys()
+    seeds &= found_jobs(outcome, claim.block.setup, claim.second).keys()
+    read = [read_answers(runner, claim.second, seed, claim.block.part) for seed in sorted(seeds)]
+    answers = [one if found.n_texts is None else one.first(found.n_texts) for one in read if one is not None]
+    return floor_of(measure, answers)
