@@ -74,13 +74,15 @@ def test_a_set_that_is_in_no_league_is_named_with_those_who_beat_ours_on_it():
     roles = {"tweets": "human"}
     sets = tuple(replace(one, role=roles.get(one.name, one.role)) for one in SETUPS[0].sets)
     lost = {("softmax", "knn-ue"): replace(*compared()["sentiment", "tweets"]["ece"].values(), first=0.03, second=0.08)}
-    filled = FilledTable(table=make_plan(SETUPS)["sentiment"], compared={("sentiment", "tweets"): {"ece": lost}})
+    tests = compared() | {("sentiment", "tweets"): {"ece": lost}}
+    filled = FilledTable(table=make_plan(SETUPS)["sentiment"], compared=tests)
 
     found = summarize([replace(SETUPS[0], sets=sets)], SMALL, outcome(), [filled], {})
 
     said = "the set tweets (sentiment): scored for its human votes, neither in domain nor another domain"
-    assert f"{said}, where others are significantly better than all of ours by ECE (`softmax`)" in found.unranked
-    assert said in summarize([replace(SETUPS[0], sets=sets)], SMALL, outcome(), [], {}).unranked
+    assert said in found.unranked
+    (losses,) = [text for text in found.sentences if text.startswith("Where ours lose")]
+    assert "So it is on sets that are in no league: tweets (ECE: `softmax`)." in losses
 
 
 def test_a_page_without_its_times_says_so():
@@ -108,7 +110,7 @@ def test_methods_that_are_left_out_for_the_same_reason_are_named_together():
     found = summarize(SETUPS, SMALL, outcome(), [], unlearned, n_texts={"sentiment": 100})
 
     assert found.unranked == (f"softmax, knn-ue (sentiment): {why}",)
-    assert "the plain model did not learn its task on sentiment" in found.sentences[0]
+    assert "The plain model did not learn its task on sentiment" in found.sentences[0]
 
 
 def test_what_sets_a_rival_or_ours_apart_is_said_where_it_is_ranked():
@@ -196,3 +198,20 @@ def test_the_same_cells_give_the_same_page_to_the_last_byte(results, tmp_path):
 def test_leagues_are_in_latex_and_in_comma_separated_values_too(results):
     assert '"League: ECE, E-AURC and Brier score",1,knn-ue,"0 [0, 0]"' in league_to_csv(results)
     assert re.search(r"1 & \\textbf\{knn-ue\} & 0 \[0, 0\]", to_latex(results))
+
+
+def test_seeds_of_other_ways_to_search_are_counted_where_they_are_fewer():
+    searched = Job(setup="sentiment", what=MethodVariant(method="knn-ue", n_neighbors=8), seed=0)
+    cells = outcome(n_seeds=3).found | {searched: {"sets": {}}}
+
+    assert "1 seed of `mc-dropout` and of other ways to search" in summary(Outcome(found=cells)).sentences[0]
+    assert "ways to search" not in summary(outcome(n_seeds=3)).sentences[0]
+
+
+def test_what_the_number_of_words_detects_stands_beside_the_detectors():
+    lengths = {("sentiment", "tweets"): 97.5}
+
+    table = make_plan(SETUPS)["sentiment"]
+    found = summarize(SETUPS, SMALL, outcome(), [FilledTable(table=table)], {}, lengths=lengths)
+
+    assert found.grids[-1].lines == (("tweets", "sentiment", "97.5", "–", "98.0 (posterior)"),)

@@ -73,7 +73,10 @@ def time_claims_of(table: PaperTable) -> list[TimeClaim]:
     if table.name == "time-k":
         return list(_neighbor_times(table))
     return [
-        claim for setup, timing in table.timings for claim in _search_times(table, setup, timing.part, timing.variants)
+        claim
+        for setup, timing in table.timings
+        if timing.search_only
+        for claim in _search_times(table, setup, timing.part, timing.variants)
     ]
 
 

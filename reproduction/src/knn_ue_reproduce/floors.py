@@ -35,8 +35,8 @@ def kept_floor(runner: TaskRunner, outcome: Outcome, claim: Claim, found: Paired
     measure = measure_of(claim.measure)
     if not isinstance(measure, AnswerMeasure) or not measure.has_floor:
         return 0.0
-    seeds = found_jobs(outcome, claim.block.setup, claim.first).keys()
-    seeds &= found_jobs(outcome, claim.block.setup, claim.second).keys()
+    first, second = (found_jobs(outcome, claim.block.setup, side).keys() for side in (claim.first, claim.second))
+    seeds = first & second
     read = [read_answers(runner, claim.second, seed, claim.block.part) for seed in sorted(seeds)]
     answers = [one if found.n_texts is None else one.first(found.n_texts) for one in read if one is not None]
     return floor_of(measure, answers)

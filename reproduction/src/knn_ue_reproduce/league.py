@@ -89,6 +89,17 @@ class Standing:
     n_seeds: int
 
 
+def of_measure(columns: Iterable[Column], measure: str) -> list[Column]:
+    """Return the columns of one measure."""
+    return [column for column in columns if column.measure == measure]
+
+
+def in_all(columns: Sequence[Column]) -> list[str]:
+    """Return the methods that were measured in all columns."""
+    names = list(columns[0].values) if columns else []
+    return [name for name in names if all(name in column.values for column in columns)]
+
+
 def league_of(columns: Sequence[Column]) -> list[Standing]:
     """Return the standings of all methods that were measured in a column with another one, the best first."""
     columns = [column for column in columns if len(column.values) > 1]

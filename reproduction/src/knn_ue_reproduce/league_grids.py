@@ -1,12 +1,12 @@
 """Leagues as grids of text: all measures together, each measure, OOD detection, and ours against each other method."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from knn_ue_reproduce.grids import EMPTY, Grid
 from knn_ue_reproduce.league import Column, Standing, league_of, numbers_of, placed, record_of
 from knn_ue_reproduce.measures import measure_of
-from knn_ue_reproduce.ours import OURS
+from knn_ue_reproduce.ours import DETECTOR, OURS, others_in
 
 
 def league_grid(
@@ -77,6 +77,25 @@ def detection_grid(columns: Sequence[Column]) -> Grid:
         lines=tuple(lines),
         strong=_strong([one.method for one in standings], 1),
         text_columns=frozenset({1}),
+    )
+
+
+def length_grid(columns: Sequence[Column], lengths: Mapping[tuple[str, str], float]) -> Grid:
+    """Return for each set of texts what the number of words alone detects, beside our detector and the best other."""
+    detected = {(one.setup, one.part): one for one in columns if one.measure == "detection_auroc"}
+    lines = []
+    for (setup, part), auroc in lengths.items():
+        found = detected.get((setup, part))
+        others = others_in(found) if found is not None else []
+        best = max(others, key=lambda name: found.mean(name)) if found is not None and others else None
+        ours = EMPTY if found is None or DETECTOR not in found.values else f"{found.mean(DETECTOR):.1f}"
+        other = EMPTY if found is None or best is None else f"{found.mean(best):.1f} ({best})"
+        lines.append((part, setup, f"{auroc:.1f}", ours, other))
+    return Grid(
+        title="OOD detection of texts by the number of words alone: AUROC %",
+        heading=("set", "task", "number of words", DETECTOR, "best other"),
+        lines=tuple(lines),
+        text_columns=frozenset({0, 1}),
     )
 
 

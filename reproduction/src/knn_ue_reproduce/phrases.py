@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from knn_ue.report.headline import listed
 from knn_ue_reproduce.league import Column, Record, Standing, numbers_of
-from knn_ue_reproduce.ours import OURS
+from knn_ue_reproduce.ours import OURS, code
 
 _SHOWN_LEADERS = 3
 
@@ -13,14 +13,6 @@ _SHOWN_LEADERS = 3
 def in_words(record: Record) -> str:
     """Return wins, ties and losses in words."""
     return f"wins {record.wins}, ties {record.ties} and loses {record.losses} of {record.total} comparisons"
-
-
-def significance(record: Record, n_columns: int) -> str:
-    """Return in how many columns the first is significantly lower or higher."""
-    if not record.total:
-        return "not tested"
-    untested = f", {n_columns - record.total} not tested" if record.total < n_columns else ""
-    return f"significantly lower on {record.wins}, significantly higher on {record.losses}{untested}"
 
 
 def together(leaders: Sequence[Standing]) -> str:
@@ -39,11 +31,6 @@ def places_of(ranked: Sequence[Standing]) -> dict[str, int]:
 def shown_rank(one: Standing) -> str:
     """Return a mean rank in percent."""
     return f"{100 * one.rank:.0f} %"
-
-
-def code(name: str) -> str:
-    """Return a name as Markdown shows one."""
-    return f"`{name}`"
 
 
 def many(n: int, word: str) -> str:

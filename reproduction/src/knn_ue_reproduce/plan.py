@@ -11,7 +11,7 @@ from knn_ue_reproduce.published import PUBLISHED, PublishedTable
 from knn_ue_reproduce.run import Job
 from knn_ue_reproduce.setups import ScoredSet, Setup
 from knn_ue_reproduce.timing import Timing
-from knn_ue_reproduce.variants import RIVALS, MethodVariant, methods_of
+from knn_ue_reproduce.variants import ENTITY_PLATT, RIVALS, MethodVariant, methods_of
 
 Kind = Literal["scores", "time", "toy"]
 
@@ -97,6 +97,7 @@ def make_plan(setups: Iterable[Setup]) -> dict[str, PaperTable]:
         _neighbors("top-k-ner", "ner", by_name),
         _time("time", "Inference time, in domain", by_name, place=0),
         _time("time-elsewhere", "Inference time, out of domain", by_name, place=1),
+        _time_of_rivals(by_name),
         _time_by_neighbors(by_name),
         _indexes("combined", "PQ, IVF and PCA combined", by_name),
         _coverage(by_name),
@@ -197,6 +198,20 @@ def _time(name: str, title: str, setups: Mapping[str, Setup], *, place: int) -> 
             variants = tuple(MethodVariant(method=method) for method in timed)
             timings.append((setup, Timing(part=one.name, variants=variants)))
     return _table(name, title, ("nli", "ner"), [], setups, timings=tuple(timings), kind="time")
+
+
+def _time_of_rivals(setups: Mapping[str, Setup]) -> PaperTable:
+    """Methods that came after the paper, beside the softmax and ours: all of them read the plain model."""
+    timings = []
+    for setup in ("nli", "ner"):
+        for one in _labeled(setups, setup)[:1]:
+            known = methods_of(setups[setup].task)
+            chosen = ("softmax", "temperature", *RIVALS, "knn-ue", "knn-ue-entity")
+            # platt-entity is a step of these experiments after the softmax, not a calibrator that could be timed.
+            timed = [MethodVariant(method=name) for name in chosen if name in known and name != ENTITY_PLATT]
+            timings.append((setup, Timing(part=one.name, variants=tuple(timed), name="time-rivals")))
+    title = "Inference time of methods that came after the paper"
+    return _table("time-rivals", title, ("nli", "ner"), [], setups, timings=tuple(timings), kind="time")
 
 
 def _time_by_neighbors(setups: Mapping[str, Setup]) -> PaperTable:

@@ -15,6 +15,7 @@ from knn_ue.arrays import check_choice, check_positive
 from knn_ue.errors import InvalidInputError
 from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue_reproduce.cells import CellName, CellStore, Content
+from knn_ue_reproduce.lengths import length_aurocs
 from knn_ue_reproduce.markdown import picture_file, to_markdown
 from knn_ue_reproduce.page import to_html
 from knn_ue_reproduce.plan import PaperTable, make_plan
@@ -179,7 +180,13 @@ class Reproduction:
         asked = self.jobs(self.tables(names))
         measured = {job.setup for job in outcome.found}
         n_texts = {name: max(len(one.rows) for one in self.runners[name].data.sets.values()) for name in measured}
-        summary = summarize(self.setups, self.scale, outcome, tables, filler.unlearned, asked, n_texts)
+        lengths = {
+            key: auroc
+            for name in self.runners
+            if name in measured
+            for key, auroc in length_aurocs(self.runners[name].setup, self.runners[name].data).items()
+        }
+        summary = summarize(self.setups, self.scale, outcome, tables, filler.unlearned, asked, n_texts, lengths)
         return Results(tables=tables, facts=facts, failed=failed, summary=summary)
 
     def facts(self, outcome: Outcome, command: str) -> dict[str, str]:

@@ -1,25 +1,32 @@
 """The sentences that matter, each made from numbers: where our methods win, where they tie, where they lose."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from knn_ue.report.headline import listed
+from knn_ue_reproduce.detection_sentence import detection_sentence
 from knn_ue_reproduce.grids import counted
-from knn_ue_reproduce.league import Column, Record, league_of, placed, record_of
+from knn_ue_reproduce.league import Column, Record, in_all, league_of, of_measure, placed, record_of
 from knn_ue_reproduce.learning import UNLEARNED
 from knn_ue_reproduce.measures import measure_of
-from knn_ue_reproduce.ours import OURS, better_than_ours, others_in, ours_in, record_against_others
+from knn_ue_reproduce.ours import (
+    OURS,
+    better_than_ours,
+    code,
+    lost_by_set,
+    others_in,
+    ours_in,
+    record_against_others,
+)
 from knn_ue_reproduce.phrases import (
     capital,
-    code,
     in_words,
     many,
     places_of,
     seeds_of,
     shown_rank,
-    significance,
     together,
 )
 from knn_ue_reproduce.tables import FilledTable
@@ -27,9 +34,8 @@ from knn_ue_reproduce.variants import ENTITY_PLATT
 from knn_ue_reproduce.verdicts import ClaimVerdict
 
 N_SENTENCES = 10
-_MAIN, _PLAIN, _ENTITY, _DETECTOR = "knn-ue", "softmax", "knn-ue-entity", "familiarity"
+_MAIN, _PLAIN, _ENTITY = "knn-ue", "softmax", "knn-ue-entity"
 _CORE = ("sentiment", "nli", "ner", "detection", "brier")  # the paper's tables of calibration, ranking and detection
-_SHOWN_LOSSES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +43,9 @@ class Evidence:
     """What the sentences are made of: columns in domain, out of domain and of detection, and the paper's claims.
 
     `learned` are the columns that say how well the plain model does its task, in domain; on the tasks of `unlearned` it
-    did not learn it. `tagging` are the tasks whose answers are entities.
+    did not learn it. `tagging` are the tasks whose answers are entities, `voted` the columns of sets that are in no
+    league. `lengths` is the AUROC of the number of words alone, in percent, by task and set. `other_seeds` is with how
+    many seeds mc-dropout and other ways to search were measured, where it is fewer.
     """
 
     scale: str
@@ -49,6 +57,9 @@ class Evidence:
     verdicts: Sequence[ClaimVerdict]
     unlearned: Sequence[str] = ()
     tagging: Sequence[str] = ()
+    voted: Sequence[Column] = ()
+    lengths: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    other_seeds: int | None = None
 
     @property
     def scored(self) -> list[Column]:
@@ -77,11 +88,13 @@ def _scope(evidence: Evidence) -> str | None:
         for column in evidence.learned
         if _PLAIN in column.values
     ]
-    learned = f"; in domain the plain model is right on {listed(known)}" if known else ""
+    learned = f" In domain the plain model is right on {listed(known)}." if known else ""
+    fewer = evidence.other_seeds
+    searched = f"; {many(fewer, 'seed')} of `mc-dropout` and of other ways to search" if fewer else ""
     return (
         f"{many(len(methods), 'method')} on {many(len(tasks), 'task')} ({listed(tasks)}) and "
-        f"{many(len(sets), 'labeled test set')}, with {seeds_of(columns)}, at the {evidence.scale} scale{learned}"
-        f"{f'; {nothing}' if nothing else ''}."
+        f"{many(len(sets), 'labeled test set')}, with {seeds_of(columns)}{searched}, at the {evidence.scale} scale."
+        f"{learned}{f' {capital(nothing)}.' if nothing else ''}"
     )
 
 
@@ -104,8 +117,8 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
     near = sum(one.low <= best.high for one in others)
     order = "no other 95 % interval overlaps its own"
     if near:
-        order = f"the 95 % intervals of {many(near, 'other')} overlap its own, so that it is not shown to be the best"
-    following = f" (next is {code(others[0].method)} with {shown_rank(others[0])}; {order})" if others else ""
+        order = f"the 95 % intervals of {many(near, 'other')} overlap its own, so it is not shown to be the best"
+    following = f" Next is {code(others[0].method)} with {shown_rank(others[0])}; {order}." if others else ""
     first = f"{code(best.method)} has" if len(leaders) == 1 else f"{together(leaders)} share"
     n_sets = len({(column.setup, column.part) for column in columns})
     ours = [
@@ -118,36 +131,24 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
         for one in standings
         if one.method in OURS and one not in ranked
     ]
-    told = f"; {listed(ours)}" if ours else ""
+    placed_ours = f" Of ours, {listed(ours)}." if ours else ""
     return (
         f"{where} ({many(n_sets, 'set')}), {first} the best mean rank of {len(ranked)} methods: on average "
-        f"{shown_rank(best)} of the others do better{following}{told}."
+        f"{shown_rank(best)} of the others do better.{following}{placed_ours}"
     )
 
 
-def _against_plain(evidence: Evidence) -> str | None:
-    parts = []
-    for measure in ("ece", "e_aurc"):
-        columns = [one for one in _of(evidence.scored, measure) if {_MAIN, _PLAIN} <= one.values.keys()]
-        if not columns:
-            return None
-        better = sum(column.is_better(_MAIN, _PLAIN) for column in columns)
-        same = len(columns) - better - sum(column.is_better(_PLAIN, _MAIN) for column in columns)
-        record = record_of(columns, _MAIN, _PLAIN)
-        parts.append(
-            f"the lower {measure_of(measure).title} on {better} of {many(len(columns), 'set')}"
-            f"{f', the same on {same}' if same else ''} ({significance(record, len(columns))})"
-        )
-    return f"Against the plain softmax, {code(_MAIN)} has {listed(parts)}."
-
-
 def _against_others(evidence: Evidence) -> str | None:
-    """Return how ours does against temperature scaling, itself without labels, and, out of domain, the best other."""
+    """Return how ours does against the simplest methods, itself without labels, and, out of domain, the best other."""
     outside = {
         one.method: record_of(evidence.outside, _MAIN, one.method) for one in placed(league_of(evidence.outside))
     }
     best = next((name for name, record in outside.items() if name not in OURS and record.total), None)
-    rivals = {"temperature": "temperature scaling", "knn-ue-no-label": "itself without the label term"}
+    rivals = {
+        _PLAIN: "the plain softmax",
+        "temperature": "temperature scaling",
+        "knn-ue-no-label": "itself without the label term",
+    }
     parts: list[str] = []
     for rival, name in rivals.items():
         record = record_of(evidence.scored, _MAIN, rival)
@@ -189,8 +190,8 @@ def _entities(evidence: Evidence) -> str | None:
     columns = [column for column in evidence.outside if _ENTITY in column.values and len(column.values) > 1]
     parts = []
     for measure in ("ece", "e_aurc"):
-        chosen = _of(columns, measure)
-        rivals = [one for one in _everywhere(chosen) if one != _ENTITY]
+        chosen = of_measure(columns, measure)
+        rivals = [one for one in in_all(chosen) if one != _ENTITY]
         if not rivals:
             return None
         # Each rival and ours over the seeds that both have.
@@ -208,7 +209,7 @@ def _entities(evidence: Evidence) -> str | None:
     tested = f"; against all methods it {in_words(record)}" if record.total else ""
     return (
         f"On entities out of domain, {code(_ENTITY)} has on average {listed(parts)}, the best other method by each"
-        f"{tested}; {_alike(columns)}."
+        f"{tested}. {_alike(columns)}."
     )
 
 
@@ -216,62 +217,21 @@ def _alike(columns: Sequence[Column]) -> str:
     """Return how our method compares with the other one that is fitted on whole entities, if it was measured."""
     chosen = [column for column in columns if ENTITY_PLATT in column.values]
     if not chosen:
-        return "it alone is fitted on whole entities, the others on words, so that this is no comparison of equals"
+        return "It alone is fitted on whole entities, the others on words, so this is no comparison of equals"
     means = [
-        f"{measure_of(measure).title} {fmean(column.mean(ENTITY_PLATT, _ENTITY) for column in found):.1f}"
+        f"{measure_of(measure).title} {fmean(column.mean(ENTITY_PLATT, _ENTITY) for column in found):.1f} against "
+        f"{fmean(column.mean(_ENTITY, ENTITY_PLATT) for column in found):.1f}"
         for measure in ("ece", "e_aurc")
-        if (found := _of(chosen, measure))
+        if (found := of_measure(chosen, measure))
     ]
     record = record_of(chosen, _ENTITY, ENTITY_PLATT)
-    tested = f", and against it {code(_ENTITY)} {in_words(record)}" if record.total else ""
-    alike = f"only {code(ENTITY_PLATT)} is fitted on whole entities too, the others on words"
+    tested = f"; {code(_ENTITY)} {in_words(record)} with it" if record.total else ""
+    alike = f"Only {code(ENTITY_PLATT)} is fitted on whole entities too, the others on words"
     return f"{alike}: it has {listed(means)}{tested}"
 
 
 def _detection(evidence: Evidence) -> str | None:
-    columns = _of(evidence.detected, "detection_auroc")
-    methods = [
-        name
-        for name in _everywhere(columns)
-        if all(column.values[name].keys() == column.values.get(_PLAIN, {}).keys() for column in columns)
-    ]
-    if not {_MAIN, _PLAIN} <= set(methods):
-        return None
-    means = {method: fmean(column.mean(method) for column in columns) for method in methods}
-    ordered = sorted(means, key=lambda method: -means[method])
-    best_other = next(name for name in ordered if name not in OURS)
-    shown = dict.fromkeys((ordered[0], best_other, _PLAIN, _MAIN, *(one for one in (_DETECTOR,) if one in means)))
-    ranked = placed(league_of(evidence.detected))
-    numbers = places_of(ranked)
-    places = [
-        f"{code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})"
-        for one in ranked
-        if numbers[one.method] == 1 or one.method in (_MAIN, _DETECTOR)
-    ]
-    record = record_of(evidence.detected, _MAIN)
-    tested = f"; against all of them {code(_MAIN)} {in_words(record)}" if record.total else ""
-    aurocs = listed(f"{code(method)} {means[method]:.1f} %" for method in shown)
-    return (
-        f"OOD detection on {many(len(columns), 'set')}, by mean rank of {len(ranked)}: {listed(places)}; by mean "
-        f"AUROC: {aurocs}{_by_task(columns, methods)}{tested}."
-    )
-
-
-def _by_task(columns: Sequence[Column], methods: Sequence[str]) -> str:
-    """Return on which tasks our detector has the highest mean AUROC and on which not: one mean over all hides it."""
-    tasks = dict.fromkeys(column.setup for column in columns)
-    if _DETECTOR not in methods or len(tasks) < 2:
-        return ""
-    ahead: list[str] = []
-    behind: list[str] = []
-    for task in tasks:
-        means = {name: fmean(column.mean(name) for column in columns if column.setup == task) for name in methods}
-        best = max((name for name in methods if name != _DETECTOR), key=means.__getitem__)
-        numbers = f"{means[_DETECTOR]:.1f} %, {code(best)} {means[best]:.1f} %"
-        (ahead if means[_DETECTOR] >= means[best] else behind).append(f"{task} ({numbers})")
-    parts = [f"is first on {listed(ahead)}"] if ahead else []
-    parts += [f"is not on {listed(behind)}" if ahead else f"is first on no task: {listed(behind)}"] if behind else []
-    return f"; {code(_DETECTOR)} {', and '.join(parts)}"
+    return detection_sentence(evidence.detected, evidence.lengths)
 
 
 def _losses(evidence: Evidence) -> str | None:
@@ -288,22 +248,18 @@ def _losses(evidence: Evidence) -> str | None:
     behind = sum(record.losses > 0 for record in records)
     rivals = {method: record_of(main, _MAIN, method).losses for method in others_in(*main)}
     worst = sorted((name for name, losses in rivals.items() if losses), key=lambda name: -rivals[name])
-    to = f": to {listed(f'{code(name)} {rivals[name]}' for name in worst)}" if worst else ""
+    to = f", to {listed(f'{code(name)} {rivals[name]}' for name in worst)}" if worst else ""
     alone = (
         f"in {behind} of {many(len(records), 'column')} (a set and a measure) some other method is significantly "
         f"better than {code(_MAIN)}, which loses {total.losses} of {many(total.total, 'comparison')} with others{to}"
     )
-    lost = {f"{column.part} {measure_of(column.measure).title}": better_than_ours(column) for column in tested}
-    lost = {where: better for where, better in lost.items() if better}
-    if not lost:
-        return f"Where ours lose: {alone}; in none of them does a method beat all of ours."
-    shown = [
-        f"{where} ({listed(map(code, better[:2]))}{f' and {len(better) - 2} more' if len(better) > 2 else ''})"
-        for where, better in list(lost.items())[:_SHOWN_LOSSES]
-    ]
-    more = [f"{len(lost) - _SHOWN_LOSSES} more"] if len(lost) > _SHOWN_LOSSES else []
-    beaten = f"in {len(lost)} of these columns a method beats all of ours: {listed([*shown, *more])}"
-    return f"Where ours lose: {alone}; {beaten}."
+    n_lost = sum(bool(better_than_ours(column)) for column in tested)
+    beaten = f"In {n_lost} of these columns a method beats all of ours: {lost_by_set(tested)}"
+    if not n_lost:
+        beaten = "In none of these columns does a method beat all of ours"
+    elsewhere = lost_by_set(evidence.voted)
+    apart = f" So it is on sets that are in no league: {elsewhere}." if elsewhere else ""
+    return f"Where ours lose: {alone}. {beaten}.{apart}"
 
 
 def _claims(evidence: Evidence) -> str | None:
@@ -320,6 +276,12 @@ def _claims(evidence: Evidence) -> str | None:
             f" Of the {len(core)} on calibration, ranking and OOD detection, {counted(core)}; "
             "the rest are on search, times and other details."
         )
+    marked = [one for one in core if one.marked]
+    alone += (
+        f" Of the {len(marked)} among these that the paper marks as significant (†), {counted(marked)}."
+        if marked
+        else ""
+    )
     return (
         f"Of {many(len(evidence.verdicts), 'claim')} of the paper, {counted(evidence.verdicts)}{power}.{alone}{caution}"
     )
@@ -364,13 +326,12 @@ def _times(evidence: Evidence) -> str | None:
 
 _Maker = Callable[[Evidence], str | None]
 _NEEDED: tuple[_Maker, ...] = (_scope, _first_inside, _first_outside, _texts_alone, _losses, _claims)
-_WANTED: tuple[_Maker, ...] = (_against_plain, _against_others, _entities, _detection, _human, _times)
+_WANTED: tuple[_Maker, ...] = (_against_others, _entities, _detection, _human, _times)
 _ORDER: tuple[_Maker, ...] = (
     _scope,
     _first_inside,
     _first_outside,
     _texts_alone,
-    _against_plain,
     _against_others,
     _entities,
     _detection,
@@ -379,13 +340,3 @@ _ORDER: tuple[_Maker, ...] = (
     _losses,
     _claims,
 )
-
-
-def _of(columns: Iterable[Column], measure: str) -> list[Column]:
-    return [column for column in columns if column.measure == measure]
-
-
-def _everywhere(columns: Sequence[Column]) -> list[str]:
-    """Return the methods that were measured in all columns."""
-    names = list(columns[0].values) if columns else []
-    return [name for name in names if all(name in column.values for column in columns)]

@@ -5,15 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from knn_ue.report.headline import listed
 from knn_ue.tasks import TASKS
 from knn_ue_reproduce.columns import DETECTED, SCORED, LeftOut, columns_of
 from knn_ue_reproduce.grids import Grid
 from knn_ue_reproduce.league import Column
-from knn_ue_reproduce.league_grids import detection_grid, league_grid, measure_grid, rival_grid
-from knn_ue_reproduce.measures import measure_of
-from knn_ue_reproduce.ours import better_than_ours
-from knn_ue_reproduce.phrases import code
+from knn_ue_reproduce.league_grids import detection_grid, league_grid, length_grid, measure_grid, rival_grid
+from knn_ue_reproduce.lengths import LengthAurocs
 from knn_ue_reproduce.run import Job, Outcome
 from knn_ue_reproduce.scales import Scale
 from knn_ue_reproduce.sentences import Evidence, sentences_of
@@ -93,10 +90,12 @@ def summarize(
     unlearned: LeftOut,
     asked: Sequence[Job] = (),
     n_texts: Mapping[str, int] | None = None,
+    lengths: LengthAurocs | None = None,
 ) -> Summary:
     """Return the first page of what was measured of all cells that were `asked` for.
 
-    `n_texts` is how many texts the largest test set of a setup has, where that is known.
+    `n_texts` is how many texts the largest test set of a setup has, where that is known; `lengths` is how well the
+    number of words alone detects.
     """
     left_out = _left_out(setups, scale, outcome, unlearned, n_texts or {})
 
@@ -117,6 +116,9 @@ def summarize(
         verdicts=[verdict for filled in tables for verdict in filled.verdicts],
         unlearned=[setup.name for setup in setups if _PLAIN in unlearned.get(setup.name, {})],
         tagging=sorted(tagging),
+        voted=columns(SCORED, "human"),
+        lengths=lengths or {},
+        other_seeds=_other_seeds(outcome),
     )
     drawn = find_spec("matplotlib") is not None  # the page without pictures is better than none
     names = dict.fromkeys(one.setup for one in inside) if drawn else ()
@@ -131,9 +133,10 @@ def summarize(
             league_grid(texts_inside, texts_outside, "Texts alone: league"),
             rival_grid(texts_inside, texts_outside, "Texts alone: ours against each method"),
         ]
+    grids = (league_grid(inside, outside), detection_grid(detected), length_grid(detected, lengths or {}))
     return Summary(
         sentences=tuple(sentences_of(evidence)),
-        grids=tuple(grid for grid in (league_grid(inside, outside), detection_grid(detected)) if grid.lines),
+        grids=tuple(grid for grid in grids if grid.lines),
         details=tuple(grid for grid in details if grid.lines),
         pictures=tuple(
             TaskPicture(setup=name, svg=svg, caption=caption_of(name)) for name, svg in found if svg is not None
@@ -142,7 +145,7 @@ def summarize(
         unranked=(
             *_unranked(outcome, left_out),
             *_unmeasured(asked, outcome),
-            *_unranked_sets(columns(SCORED, "human")),
+            *_unranked_sets(evidence.voted),
         ),
         missing=tuple(_missing(asked, outcome)),
         only_times=all(isinstance(job.what, Timing) for job in asked if job not in outcome.found),
@@ -183,6 +186,17 @@ def _with_one_seed(outcome: Outcome, setup: str) -> dict[MethodVariant, str]:
     return {variant: "one seed only" for variant, found in seeds.items() if len(found & plain) < FEWEST_SEEDS}
 
 
+def _other_seeds(outcome: Outcome) -> int | None:
+    """Return with how many seeds mc-dropout and other ways to search were measured, None where all have as many."""
+    seeds: dict[tuple[str, MethodVariant], set[int]] = {}
+    for job in outcome.found:
+        if isinstance(job.what, MethodVariant):
+            seeds.setdefault((job.setup, job.what), set()).add(job.seed)
+    others = [len(found) for (_, one), found in seeds.items() if one.method == PASSES or one.varies_search]
+    most = max(map(len, seeds.values()), default=0)
+    return min(others) if others and min(others) < most else None
+
+
 def _unranked(outcome: Outcome, left_out: LeftOut) -> Iterable[str]:
     """Yield who is in no league though it was measured, and why; those with the same reason together."""
     found: dict[tuple[MethodVariant, str], list[str]] = {}
@@ -198,15 +212,9 @@ def _unranked(outcome: Outcome, left_out: LeftOut) -> Iterable[str]:
 
 
 def _unranked_sets(columns: Iterable[Column]) -> Iterable[str]:
-    """Yield the sets that are scored, but neither in domain nor out of it, and where others beat all of ours there."""
-    by_set: dict[tuple[str, str], list[Column]] = {}
-    for column in columns:
-        by_set.setdefault((column.setup, column.part), []).append(column)
-    for (setup, part), found in by_set.items():
-        better = {measure_of(one.measure).title: better_than_ours(one) for one in found}
-        lost = [f"{title} ({listed(map(code, names))})" for title, names in better.items() if names]
-        told = f", where others are significantly better than all of ours by {listed(lost)}" if lost else ""
-        yield f"the set {part} ({setup}): scored for its human votes, neither in domain nor another domain{told}"
+    """Yield the sets that are scored, but neither in domain nor out of it."""
+    for setup, part in dict.fromkeys((column.setup, column.part) for column in columns):
+        yield f"the set {part} ({setup}): scored for its human votes, neither in domain nor another domain"
 
 
 def _unmeasured(asked: Iterable[Job], outcome: Outcome) -> Iterable[str]:

@@ -31,7 +31,7 @@ PAPER_NAMES: Mapping[str, str] = {
     "knn-ue-no-label": "kNN-UE (w/o label)",
     "knn-ue": "kNN-UE",
 }
-# Methods of others that came after the paper: they are scored, not timed.
+# Methods of others that came after the paper; their times have a table of their own.
 RIVALS = ("vector-scaling", "matrix-scaling", "isotonic", "procal", "nuq", "sdm", ENTITY_PLATT)
 
 
