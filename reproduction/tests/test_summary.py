@@ -82,7 +82,7 @@ def test_a_set_that_is_in_no_league_is_named_with_those_who_beat_ours_on_it():
     said = "the set tweets (sentiment): scored for its human votes, neither in domain nor another domain"
     assert said in found.unranked
     (losses,) = [text for text in found.sentences if text.startswith("Where ours lose")]
-    assert "So it is on sets that are in no league: tweets (ECE: `softmax`)." in losses
+    assert "The same is true of sets that are in no league: tweets (ECE: `softmax`)." in losses
 
 
 def test_a_page_without_its_times_says_so():

@@ -258,7 +258,7 @@ def _losses(evidence: Evidence) -> str | None:
     if not n_lost:
         beaten = "In none of these columns does a method beat all of ours"
     elsewhere = lost_by_set(evidence.voted)
-    apart = f" So it is on sets that are in no league: {elsewhere}." if elsewhere else ""
+    apart = f" The same is true of sets that are in no league: {elsewhere}." if elsewhere else ""
     return f"Where ours lose: {alone}. {beaten}.{apart}"
 
 

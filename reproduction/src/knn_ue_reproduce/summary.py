@@ -32,8 +32,9 @@ RULE = (
     "uncertainty is larger. Wins, ties and losses are against every other method in every column, ours among them, by"
     " the paired test of the tables. A win is significant: p < 0.05 and an interval without zero, not corrected for "
     "the number of comparisons, so that about one in forty comparisons of equal methods is a win by chance, and one "
-    "in forty a loss (with two seeds up to one in seventeen of each); significant means the same above. A tie is no "
-    "significant difference, which is not the same as none. What could not be tested is not counted. Methods that "
+    "in forty a loss; significant means the same above. The measures of one set are not independent, nor are methods "
+    "that are nearly the same: with two classes, vector and matrix scaling are. A tie is no significant difference, "
+    "which is not the same as none. What could not be tested is not counted. Methods that "
     "were not measured in every column come last and have no number: their ranks are of other columns."
 )
 
