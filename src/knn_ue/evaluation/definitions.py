@@ -65,7 +65,7 @@ STYLES = MappingProxyType(
 # What the numbers mean, each in a sentence.
 DEFINITIONS = MappingProxyType(
     {
-        "confidence": "the probability of the answer given, the most probable class. Raw: the model's own softmax.",
+        "confidence": "the probability of the answer, the model's own prediction. Raw: the model's own softmax.",
         "accuracy": "the share of right answers.",
         "ECE": "answers are put into bins of equal width by confidence; the gap between mean confidence and accuracy "
         "of each bin, averaged over the answers. 0 % means that 80 % of the answers with a confidence of 80 % are "

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
-from knn_ue.entities import SentenceReading, all_right, find_entities
+from knn_ue.entities import all_right, find_entities
 from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.answered import AnsweredSet
 from knn_ue.evaluation.tables import EvaluationOptions
 from knn_ue.metrics import EntityScores, Interval
-from knn_ue.metrics.inputs import top_label
 from knn_ue.types import Outputs
 
 
@@ -51,15 +51,17 @@ class Measure:
 Measures = dict[str, Measure]
 
 
-def row_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions) -> Measures:
-    """Return the metrics of n labeled rows and their probabilities `probs` (n, classes)."""
-    labels = outputs.require_labels("row_measures")
-    confidence, correct = top_label(probs, labels, None, None)
-    full = partial(Measure, arrays={"probs": probs, "labels": labels}, groups=outputs.groups)
-    top = partial(Measure, arrays={"confidence": confidence, "correct": correct}, groups=outputs.groups)
+def row_measures(answered: AnsweredSet, method: str, options: EvaluationOptions) -> Measures:
+    """Return the metrics of labeled rows: of all their probabilities, and of the confidence in the model's answers."""
+    outputs, correct = answered.outputs, answered.correct
+    all_classes = {"probs": answered.probs[method], "labels": outputs.require_labels("row_measures")}
+    full = partial(Measure, arrays=all_classes, groups=outputs.groups)
+    top = partial(
+        Measure, arrays={"confidence": answered.confidence(method), "correct": correct}, groups=outputs.groups
+    )
     n_bins = options.n_bins
     return {
-        "accuracy": full(metric=metrics.accuracy),
+        "accuracy": Measure(metric=_share, arrays={"correct": correct}, groups=outputs.groups),
         "nll": full(metric=metrics.negative_log_likelihood),
         "brier_multiclass": full(metric=metrics.brier_multiclass),
         "brier_top_label": top(metric=metrics.brier_top_label),
@@ -89,19 +91,18 @@ def has_entities(outputs: Outputs) -> bool:
     return metrics.mark_entities(outputs.class_names)
 
 
-def entity_measures(
-    outputs: Outputs, probs: FloatArray, options: EvaluationOptions, reading: SentenceReading | None = None
-) -> Measures:
-    """Return the metrics of the entities in tagged sentences; `probs` (words, classes).
+def entity_measures(answered: AnsweredSet, method: str, options: EvaluationOptions) -> Measures:
+    """Return the metrics of the entities in tagged sentences, those that the model predicts.
 
-    An entity's confidence is the one of the `reading`, or without it the product over its words. Calibration errors are
-    of the predicted entities; for AUROC and E-AURC each missed one is an error at confidence 0.
+    An entity's confidence is the one of the method's reading, or without it the product over its words. Calibration
+    errors are of the predicted entities; for AUROC and E-AURC each missed one is an error at confidence 0.
     """
+    outputs, reading = answered.outputs, answered.readings.get(method)
     assert outputs.groups is not None and outputs.labels is not None and outputs.class_names is not None
     names = np.array(outputs.class_names)
     gold = metrics.sentences(names[outputs.labels], outputs.groups)
-    predicted = metrics.sentences(names[probs.argmax(axis=1)], outputs.groups)
-    confidence = metrics.sentences(probs.max(axis=1), outputs.groups)
+    predicted = metrics.sentences(names[answered.predicted], outputs.groups)
+    confidence = metrics.sentences(answered.confidence(method), outputs.groups)
     scores = metrics.score_entities(gold=gold, predicted=predicted, confidence=confidence, aggregate="product")
     if reading is not None:
         if len(reading.scores) != len(scores.confidence):
@@ -127,16 +128,15 @@ def entity_measures(
     }
 
 
-def sentence_measures(
-    outputs: Outputs, probs: FloatArray, options: EvaluationOptions, reading: SentenceReading | None = None
-) -> Measures:
+def sentence_measures(answered: AnsweredSet, method: str, options: EvaluationOptions) -> Measures:
     """Return the metrics of whole sentences, right where the predicted entities are exactly the gold ones.
 
-    A sentence's confidence is the one of the `reading`, or without it the product over all its words.
+    A sentence's confidence is the one of the method's reading, or without it the product over all its words.
     """
-    predicted = find_entities(outputs, probs.argmax(axis=1))
+    outputs, reading = answered.outputs, answered.readings.get(method)
+    predicted = find_entities(outputs, answered.predicted)
     correct = all_right(predicted, find_entities(outputs, outputs.require_labels("sentence_measures")))
-    confidence = np.multiply.reduceat(probs.max(axis=1), predicted.starts)
+    confidence = np.multiply.reduceat(answered.confidence(method), predicted.starts)
     if reading is not None:
         confidence = reading.sentence_scores
     measure = partial(Measure, arrays={"confidence": confidence, "correct": correct}, groups=None)
