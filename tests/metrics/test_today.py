@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import log_loss
 
 import reference
 from knn_ue import metrics
@@ -85,6 +86,8 @@ def test_the_parts_of_a_score_sum_to_it_and_none_is_negative(rows):
 
     brier = metrics.brier_calibration(**data) + metrics.brier_refinement(**data)
     assert brier == pytest.approx(metrics.brier_top_label(**data), abs=1e-12)
+    nll = metrics.nll_calibration(**data) + metrics.nll_refinement(**data)
+    assert nll == pytest.approx(metrics.nll_top_label(**data), abs=1e-12)
     for metric in METRICS[4:]:
         assert metric(**data) >= 0
     assert metrics.brier_refinement(**data) == pytest.approx(
@@ -99,6 +102,19 @@ def test_the_refinement_does_not_see_a_rising_map_of_the_confidence():
     for metric in (metrics.brier_refinement, metrics.nll_refinement):
         assert metric(**bent) == pytest.approx(metric(**data))
     assert metrics.brier_calibration(**bent) > metrics.brier_calibration(**data)
+
+
+def test_the_nll_of_the_answer_is_that_of_scikit_learn_of_right_and_wrong():
+    data = calibrated_rows(200, 4)
+
+    assert metrics.nll_top_label(**data) == pytest.approx(log_loss(data["correct"], data["confidence"]))
+
+
+def test_with_two_classes_the_nll_of_the_answer_is_the_nll():
+    rng = np.random.default_rng(0)
+    known = {"probs": rng.dirichlet([1.0, 1.0], 50), "labels": rng.integers(2, size=50)}
+
+    assert metrics.nll_top_label(**known) == pytest.approx(metrics.negative_log_likelihood(**known))
 
 
 def test_a_certain_mistake_costs_what_the_floor_says():
