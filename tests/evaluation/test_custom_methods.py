@@ -22,6 +22,7 @@ OF_THE_ANSWER = {
     "adaptive_ece": metrics.adaptive_calibration_error,
     "debiased_ece": metrics.debiased_calibration_error,
     "smooth_ece": metrics.smooth_calibration_error,
+    "nll_top_label": metrics.nll_top_label,
     "brier_calibration": metrics.brier_calibration,
     "brier_refinement": metrics.brier_refinement,
     "nll_calibration": metrics.nll_calibration,

@@ -59,28 +59,38 @@ def row_measures(answered: AnsweredSet, method: str, options: EvaluationOptions)
     top = partial(
         Measure, arrays={"confidence": answered.confidence(method), "correct": correct}, groups=outputs.groups
     )
-    n_bins = options.n_bins
     return {
         "accuracy": Measure(metric=_share, arrays={"correct": correct}, groups=outputs.groups),
         "nll": full(metric=metrics.negative_log_likelihood),
         "brier_multiclass": full(metric=metrics.brier_multiclass),
-        "brier_top_label": top(metric=metrics.brier_top_label),
-        "ece": top(metric=partial(metrics.expected_calibration_error, n_bins=n_bins)),
-        "mce": top(metric=partial(metrics.maximum_calibration_error, n_bins=n_bins)),
-        "adaptive_ece": top(metric=partial(metrics.adaptive_calibration_error, n_bins=n_bins)),
-        "debiased_ece": top(metric=partial(metrics.debiased_calibration_error, n_bins=n_bins)),
-        "smooth_ece": top(metric=metrics.smooth_calibration_error),
-        "class_wise_ece": full(metric=partial(metrics.class_wise_calibration_error, n_bins=n_bins)),
-        "brier_calibration": top(metric=metrics.brier_calibration),
-        "brier_refinement": top(metric=metrics.brier_refinement),
-        "nll_calibration": top(metric=metrics.nll_calibration),
-        "nll_refinement": top(metric=metrics.nll_refinement),
-        "auroc": top(metric=metrics.auroc),
-        "aurc": top(metric=metrics.aurc),
-        "e_aurc": top(metric=metrics.e_aurc),
-        "augrc": top(metric=metrics.augrc),
-        "risk_at_80": top(metric=partial(metrics.risk_at_coverage, coverage=0.8)),
-        "coverage_at_5": top(metric=partial(metrics.coverage_at_risk, risk=0.05)),
+        "class_wise_ece": full(metric=partial(metrics.class_wise_calibration_error, n_bins=options.n_bins)),
+        **_answer_measures(top, top, options),
+    }
+
+
+def _answer_measures(
+    given: Callable[..., Measure], ranked: Callable[..., Measure], options: EvaluationOptions
+) -> Measures:
+    """Return the metrics of answers with a confidence: calibration of those `given`, ranking of those `ranked`."""
+    n_bins = options.n_bins
+    return {
+        "ece": given(metric=partial(metrics.expected_calibration_error, n_bins=n_bins)),
+        "mce": given(metric=partial(metrics.maximum_calibration_error, n_bins=n_bins)),
+        "adaptive_ece": given(metric=partial(metrics.adaptive_calibration_error, n_bins=n_bins)),
+        "debiased_ece": given(metric=partial(metrics.debiased_calibration_error, n_bins=n_bins)),
+        "smooth_ece": given(metric=metrics.smooth_calibration_error),
+        "brier_top_label": given(metric=metrics.brier_top_label),
+        "brier_calibration": given(metric=metrics.brier_calibration),
+        "brier_refinement": given(metric=metrics.brier_refinement),
+        "nll_top_label": given(metric=metrics.nll_top_label),
+        "nll_calibration": given(metric=metrics.nll_calibration),
+        "nll_refinement": given(metric=metrics.nll_refinement),
+        "auroc": ranked(metric=metrics.auroc),
+        "aurc": ranked(metric=metrics.aurc),
+        "e_aurc": ranked(metric=metrics.e_aurc),
+        "augrc": ranked(metric=metrics.augrc),
+        "risk_at_80": ranked(metric=partial(metrics.risk_at_coverage, coverage=0.8)),
+        "coverage_at_5": ranked(metric=partial(metrics.coverage_at_risk, risk=0.05)),
     }
 
 
@@ -95,7 +105,8 @@ def entity_measures(answered: AnsweredSet, method: str, options: EvaluationOptio
     """Return the metrics of the entities in tagged sentences, those that the model predicts.
 
     An entity's confidence is the one of the method's reading, or without it the product over its words. Calibration
-    errors are of the predicted entities; for AUROC and E-AURC each missed one is an error at confidence 0.
+    errors, Brier score and NLL are of the predicted entities; for the ranking each missed one is an error at
+    confidence 0.
     """
     outputs, reading = answered.outputs, answered.readings.get(method)
     assert outputs.groups is not None and outputs.labels is not None and outputs.class_names is not None
@@ -112,7 +123,7 @@ def entity_measures(answered: AnsweredSet, method: str, options: EvaluationOptio
             )
         scores = replace(scores, confidence=reading.scores)
     sentence = _sentence_of_each(scores, gold, predicted) if options.n_bootstrap else None
-    found = partial(
+    given = partial(
         Measure,
         arrays={"confidence": scores.confidence, "correct": scores.correct},
         groups=None if sentence is None else sentence[: len(scores.confidence)],
@@ -121,10 +132,7 @@ def entity_measures(answered: AnsweredSet, method: str, options: EvaluationOptio
     ranked = partial(Measure, arrays={"confidence": every_confidence, "correct": every_correct}, groups=sentence)
     return {
         "f1": Measure(metric=_f1, arrays={"correct": every_correct}, groups=sentence),
-        "ece": found(metric=partial(metrics.expected_calibration_error, n_bins=options.n_bins)),
-        "mce": found(metric=partial(metrics.maximum_calibration_error, n_bins=options.n_bins)),
-        "auroc": ranked(metric=metrics.auroc),
-        "e_aurc": ranked(metric=metrics.e_aurc),
+        **_answer_measures(given, ranked, options),
     }
 
 
@@ -142,9 +150,7 @@ def sentence_measures(answered: AnsweredSet, method: str, options: EvaluationOpt
     measure = partial(Measure, arrays={"confidence": confidence, "correct": correct}, groups=None)
     return {
         "accuracy": Measure(metric=_share, arrays={"correct": correct}, groups=None),
-        "ece": measure(metric=partial(metrics.expected_calibration_error, n_bins=options.n_bins)),
-        "auroc": measure(metric=metrics.auroc),
-        "e_aurc": measure(metric=metrics.e_aurc),
+        **_answer_measures(measure, measure, options),
     }
 
 
