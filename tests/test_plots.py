@@ -191,3 +191,16 @@ def test_the_histogram_of_rows_without_labels_has_them_all(blobs):
     figure = confidence_histogram(probs, None)
 
     assert sum(heights(figure, "no labels")) == pytest.approx(100.0)
+
+
+def test_the_answers_may_be_others_than_the_most_probable_classes():
+    probs = np.tile([[0.3, 0.7]], (40, 1))
+    labels, predicted = np.repeat([0, 1], [30, 10]), np.zeros(40, dtype=int)
+
+    reliability = reliability_diagram(probs, labels, predicted=predicted).axes[0]
+    risk = risk_coverage(probs, labels, predicted=predicted).axes[0]
+    histogram = confidence_histogram(probs, labels, n_bins=10, predicted=predicted).axes[0]
+
+    assert "model  (ECE 45.0 %)" in [line.get_label() for line in reliability.lines]
+    assert risk.lines[0].get_ydata()[-1] == pytest.approx(25.0)
+    assert [round(sum(bar.get_height() for bar in bars)) for bars in histogram.containers] == [75, 25]

@@ -28,6 +28,7 @@ def texts(rng, *, n_texts=N_TEXTS, n_classes=3, digits=None):
         labels=labels,
         human=human,
         group=np.arange(n_texts),
+        proximity=rng.random(n_texts),
     )
 
 
@@ -36,7 +37,13 @@ def entities(rng, *, share=0.7):
     group = np.sort(rng.choice(N_TEXTS, size=60))
     missed = rng.random(60) > share
     confidence = np.where(missed, 0.0, rng.random(60).round(1))
-    return Answers(confidence=confidence, correct=(rng.random(60) < confidence) & ~missed, missed=missed, group=group)
+    return Answers(
+        confidence=confidence,
+        correct=(rng.random(60) < confidence) & ~missed,
+        missed=missed,
+        group=group,
+        proximity=rng.random(60).round(1),
+    )
 
 
 def one_by_one(samples, functions, n_groups, n_draws, seed):

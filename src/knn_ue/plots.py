@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knn_ue import metrics
-from knn_ue.arrays import BoolArray, FloatArray, IntArray, probability_matrix
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_not_empty, label_vector, probability_matrix
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.metrics import ReliabilityBins
-from knn_ue.metrics.inputs import top_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,15 +31,22 @@ _FIRST_COVERAGE = 0.02
 _N_POINTS = 400
 
 
-def reliability_diagram(probs: FloatArray | Mapping[str, FloatArray], labels: IntArray, n_bins: int = 10) -> "Figure":
+def reliability_diagram(
+    probs: FloatArray | Mapping[str, FloatArray],
+    labels: IntArray,
+    n_bins: int = 10,
+    *,
+    predicted: IntArray | None = None,
+) -> "Figure":
     """Draw accuracy against confidence, and under it how many rows have that confidence. Guo et al. (2017).
 
-    `probs` (n, classes), or several by name; `labels` (n,). A method on the diagonal is calibrated; below it, it is
-    overconfident. Bins are those of `reliability_bins`, each drawn at its mean confidence, hollow and apart
-    where it has fewer than 20 rows; ECE is in the legend.
+    `probs` (n, classes), or several by name; `labels` (n,); `predicted` (n,) are the answers, by default the most
+    probable class. A method on the diagonal is calibrated; below it, it is overconfident. Bins are those of
+    `reliability_bins`, each drawn at its mean confidence, hollow and apart where it has fewer than 20 rows; ECE is in
+    the legend.
     """
     figure_class = _figure_class("reliability_diagram")
-    scores = _scores(probs, labels)
+    scores = _scores(probs, labels, predicted)
     figure = figure_class(figsize=(5.2, 6.2), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3.4, 1)})
     upper.plot([0, 1], [0, 1], **_GUIDE, label="perfectly calibrated")
@@ -61,15 +67,17 @@ def reliability_diagram(probs: FloatArray | Mapping[str, FloatArray], labels: In
     return figure
 
 
-def risk_coverage(probs: FloatArray | Mapping[str, FloatArray], labels: IntArray) -> "Figure":
+def risk_coverage(
+    probs: FloatArray | Mapping[str, FloatArray], labels: IntArray, *, predicted: IntArray | None = None
+) -> "Figure":
     """Draw the error rate among the most confident rows against how many rows those are. El-Yaniv and Wiener (2010).
 
-    `probs` (n, classes), or several by name; `labels` (n,). Lower is better; "perfect ranking" puts all errors of the
-    first method last. The first 2 % of the rows, where the curve is noise, are not drawn; AURC, in the legend times
-    1000, counts them.
+    `probs` (n, classes), or several by name; `labels` (n,); `predicted` (n,) are the answers, by default the most
+    probable class. Lower is better; "perfect ranking" puts all errors of the first method last. The first 2 % of the
+    rows, where the curve is noise, are not drawn; AURC, in the legend times 1000, counts them.
     """
     figure_class = _figure_class("risk_coverage")
-    scores = _scores(probs, labels)
+    scores = _scores(probs, labels, predicted)
     figure = figure_class(figsize=(5.6, 4.4), layout="constrained")
     axes = figure.subplots()
     for position, (name, (confidence, correct)) in enumerate(scores.items()):
@@ -108,21 +116,25 @@ def index_frontier(tuning: "Tuning") -> "Figure":
 
 
 def confidence_histogram(
-    probs: FloatArray | Mapping[str, FloatArray], labels: IntArray | None, n_bins: int = 20
+    probs: FloatArray | Mapping[str, FloatArray],
+    labels: IntArray | None,
+    n_bins: int = 20,
+    *,
+    predicted: IntArray | None = None,
 ) -> "Figure":
     """Draw how many rows have which confidence, right answers below, wrong ones hatched on top; one panel per method.
 
-    `probs` (n, classes), or several by name; `labels` (n,), or None where there are none. A trustworthy
-    model has its wrong answers at the left.
+    `probs` (n, classes), or several by name; `labels` (n,), or None where there are none; `predicted` (n,) are the
+    answers, by default the most probable class. A trustworthy model has its wrong answers at the left.
     """
     figure_class = _figure_class("confidence_histogram")
-    named = _named(probs)
+    named = _scores(probs, labels, predicted)
     figure = figure_class(figsize=(5.2, 1.0 + 1.75 * len(named)), layout="constrained")
     panels = figure.subplots(len(named), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     edges = np.linspace(0.0, 1.0, n_bins + 1)
-    lowest = min(float(values.max(axis=1).min()) for values in named.values())
-    for panel, (name, values) in zip(panels, named.items(), strict=True):
-        _draw_histogram(panel, edges, values, labels)
+    lowest = min(float(confidence.min()) for confidence, _ in named.values())
+    for panel, (name, (confidence, correct)) in zip(panels, named.items(), strict=True):
+        _draw_histogram(panel, edges, confidence, None if labels is None else correct)
         panel.set_title(name, loc="left", fontsize="medium")
         panel.set(xlim=(edges[edges <= lowest][-1] if lowest < 1.0 else 0.0, 1.0), ylabel="% of rows")
         _finish(panel)
@@ -131,18 +143,17 @@ def confidence_histogram(
     return figure
 
 
-def _draw_histogram(axes: "Axes", edges: FloatArray, probs: FloatArray, labels: IntArray | None) -> None:
-    if labels is None:
-        parts: dict[str, tuple[FloatArray, dict[str, Any]]] = {"no labels": (probs.max(axis=1), {"color": _COLORS[5]})}
+def _draw_histogram(axes: "Axes", edges: FloatArray, confidence: FloatArray, correct: BoolArray | None) -> None:
+    if correct is None:
+        parts: dict[str, tuple[FloatArray, dict[str, Any]]] = {"no labels": (confidence, {"color": _COLORS[5]})}
     else:
-        confidence, correct = top_label(probs, labels, None, None)
         parts = {
             "right": (confidence[correct], {"color": _COLORS[1]}),
             "wrong": (confidence[~correct], {"facecolor": "white", "edgecolor": _COLORS[0], "hatch": "/////"}),
         }
     below = np.zeros(len(edges) - 1)
-    for name, (confidence, look) in parts.items():
-        share = 100 * np.histogram(confidence, edges)[0] / len(probs)
+    for name, (part, look) in parts.items():
+        share = 100 * np.histogram(part, edges)[0] / len(confidence)
         axes.bar(edges[:-1], share, np.diff(edges), bottom=below, align="edge", label=name, linewidth=0.5, **look)
         below += share
 
@@ -189,15 +200,31 @@ def _legend_above(axes: "Axes") -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False, fontsize="small", handlelength=3.2)
 
 
-def _scores(probs: FloatArray | Mapping[str, FloatArray], labels: IntArray) -> dict[str, tuple[FloatArray, BoolArray]]:
-    return {name: top_label(values, labels, None, None) for name, values in _named(probs).items()}
+def _scores(
+    probs: FloatArray | Mapping[str, FloatArray], labels: IntArray | None, predicted: IntArray | None
+) -> dict[str, tuple[FloatArray, BoolArray]]:
+    """Return the confidence of each method in the answers, and whether they are right; nothing is without labels."""
+    found = {}
+    for name, values in _named(probs).items():
+        if predicted is None:
+            answers = values.argmax(axis=1)
+        else:
+            answers = label_vector(predicted, "predicted", n_classes=values.shape[1], length=len(values))
+        truth = np.full(len(values), -1)
+        if labels is not None:
+            truth = label_vector(labels, "labels", n_classes=values.shape[1], length=len(values))
+        found[name] = np.minimum(values[np.arange(len(values)), answers], 1.0), answers == truth
+    return found
 
 
 def _named(probs: FloatArray | Mapping[str, FloatArray]) -> dict[str, FloatArray]:
     named = dict(probs) if isinstance(probs, Mapping) else {"model": probs}
     if not named:
         raise InvalidInputError("there is nothing to draw, got an empty mapping: pass {name: probabilities}")
-    return {name: probability_matrix(values, "probs") for name, values in named.items()}
+    checked = {name: probability_matrix(values, "probs") for name, values in named.items()}
+    for values in checked.values():
+        check_not_empty(len(values), "probs")
+    return checked
 
 
 def _figure_class(purpose: str) -> "type[Figure]":

@@ -7,19 +7,20 @@ import pytest
 from seqeval.metrics import f1_score
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from fakes import FixedTemperature
+from fakes import FixedTemperature, Reading
 from knn_ue import metrics
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import SoftmaxResponse, TemperatureScaling
 from knn_ue.errors import InvalidInputError, NotFittedError
-from knn_ue.evaluation import evaluate
+from knn_ue.evaluation import STYLES, evaluate
 from knn_ue.methods import make_calibrator
-from knn_ue.toy import pockets, two_blobs
+from knn_ue.toy import pockets, tagged_sentences, two_blobs
 from knn_ue.types import Outputs
 
-ROW_METRICS = ["accuracy", "nll", "brier_multiclass", "brier_top_label", "ece", "mce", "adaptive_ece", "debiased_ece"]
-ROW_METRICS += ["smooth_ece", "class_wise_ece", "brier_calibration", "brier_refinement", "nll_calibration"]
-ROW_METRICS += ["nll_refinement", "auroc", "aurc", "e_aurc", "augrc", "risk_at_80", "coverage_at_5"]
+CALIBRATION = ["ece", "mce", "adaptive_ece", "debiased_ece", "smooth_ece", "brier_top_label", "brier_calibration"]
+CALIBRATION += ["brier_refinement", "nll_top_label", "nll_calibration", "nll_refinement"]
+RANKING = ["auroc", "aurc", "e_aurc", "augrc", "risk_at_80", "coverage_at_5"]
+ROW_METRICS = ["accuracy", "nll", "brier_multiclass", "class_wise_ece", *CALIBRATION, *RANKING]
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 
@@ -141,7 +142,7 @@ def test_entity_f1_is_that_of_seqeval():
 
     found = evaluate(FixedTemperature(2.0), test).tables["test/entities"]["calibrated"]
 
-    assert list(found) == ["f1", "ece", "mce", "auroc", "e_aurc"]
+    assert list(found) == ["f1", *CALIBRATION, *RANKING]
     assert found["f1"] == pytest.approx(f1_score(gold, predicted), abs=1e-12)
 
 
@@ -153,6 +154,52 @@ def test_entity_confidence_is_the_product_over_its_words():
     found = evaluate(FixedTemperature(1.0), test).tables["test/entities"]["raw"]
 
     assert found["ece"] == pytest.approx(1 - 0.9 * 0.75, abs=1e-6)
+
+
+def test_calibration_is_of_predicted_entities_and_ranking_counts_missed_ones():
+    test = tagged()
+    names = np.array(TAGS)
+    gold, predicted, confidence = (
+        metrics.sentences(x, test.groups)
+        for x in (names[test.labels], names[test.predicted], softmax(test.logits).max(axis=1))
+    )
+    scores = metrics.score_entities(gold=gold, predicted=predicted, confidence=confidence)
+    given = {"confidence": scores.confidence, "correct": scores.correct}
+    ranked = dict(zip(given, scores.ranked(include_missed=True), strict=True))
+
+    found = evaluate(FixedTemperature(2.0), test).tables["test/entities"]["raw"]
+
+    assert len(ranked["correct"]) > len(given["correct"])
+    assert found["smooth_ece"] == pytest.approx(metrics.smooth_calibration_error(**given))
+    assert found["nll_top_label"] == pytest.approx(metrics.nll_top_label(**given))
+    assert found["augrc"] == pytest.approx(metrics.augrc(**ranked))
+    assert found["risk_at_80"] == pytest.approx(metrics.risk_at_coverage(**ranked, coverage=0.8))
+    assert found["coverage_at_5"] == pytest.approx(metrics.coverage_at_risk(**ranked, risk=0.05))
+
+
+def test_sentences_have_the_metrics_of_their_confidence():
+    found = evaluate(Reading(0.75), tagged_sentences(seed=0)[2]).tables["test/sentences"]["calibrated"]
+
+    assert list(found) == ["accuracy", *CALIBRATION, *RANKING]
+    assert found["brier_top_label"] == pytest.approx(
+        found["accuracy"] * 0.25**2 + (1 - found["accuracy"]) * 0.75**2, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ["test", "test/entities"])
+@pytest.mark.parametrize("score", ["brier", "nll"])
+def test_the_parts_of_a_score_sum_to_a_number_of_the_same_table(name, score):
+    found = evaluate(FixedTemperature(2.0), tagged()).tables[name]["calibrated"]
+
+    parts = found[f"{score}_calibration"] + found[f"{score}_refinement"]
+    assert parts == pytest.approx(found[f"{score}_top_label"], abs=1e-12)
+
+
+def test_the_titles_of_the_parts_name_the_score_they_sum_to():
+    for score in ("brier", "nll"):
+        whole = STYLES[f"{score}_top_label"].title
+        assert STYLES[f"{score}_calibration"].title == f"{whole}: calibration"
+        assert STYLES[f"{score}_refinement"].title == f"{whole}: refinement"
 
 
 @pytest.mark.parametrize("class_names", [None, ("a", "b", "c", "d", "e")])

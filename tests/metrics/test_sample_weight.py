@@ -20,6 +20,7 @@ OF_TOP_LABEL = {
     "adaptive": metrics.adaptive_calibration_error,
     "debiased": metrics.debiased_calibration_error,
     "brier": metrics.brier_top_label,
+    "nll": metrics.nll_top_label,
 }
 OF_SCORES = {
     "aurc": metrics.aurc,

@@ -74,8 +74,8 @@ def _draw(folder: Path, calibrators: Mapping[str, Calibrator], test: Outputs) ->
     labels = test.require_labels("the pictures")
     probs = {RAW: softmax(test.logits)} | {name: calibrators[name].predict_proba(test) for name in _DRAWN}
     paths = tuple(folder / name for name in _PICTURES)
-    for path, figure in zip(paths, (reliability_diagram(probs, labels), risk_coverage(probs, labels)), strict=True):
-        figure.savefig(path, dpi=150)
+    for path, draw in zip(paths, (reliability_diagram, risk_coverage), strict=True):
+        draw(probs, labels, predicted=test.predicted).savefig(path, dpi=150)
     return paths
 
 

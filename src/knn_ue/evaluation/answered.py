@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from knn_ue.arrays import FloatArray, IntArray, check_not_empty, probability_matrix, softmax
+import numpy as np
+
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_not_empty, probability_matrix, softmax
 from knn_ue.calibrators.contract import Calibrator
 from knn_ue.entities import SentenceReading, is_tagged
 from knn_ue.errors import InvalidInputError
@@ -28,10 +30,21 @@ class AnsweredSet:
     readings: Mapping[str, SentenceReading] = field(default_factory=dict)
     familiarity: FloatArray | None = None
 
-    def predicted(self, method: str) -> IntArray:
-        """Return the answers (n,) of a method; only one that is no logit scaling may differ from the model."""
-        predicted: IntArray = self.probs[method].argmax(axis=1)
-        return predicted
+    @property
+    def predicted(self) -> IntArray:
+        """The answers (n,) of every method: the model's own, also where a method finds another class more probable."""
+        return self.outputs.predicted
+
+    @property
+    def correct(self) -> BoolArray:
+        """Whether each answer is right (n,); raises where there are no labels."""
+        right: BoolArray = self.predicted == self.outputs.require_labels("whether answers are right")
+        return right
+
+    def confidence(self, method: str) -> FloatArray:
+        """Return the probability (n,) that a method gives the model's answers, as `Calibrator.predict` does."""
+        given = self.probs[method][np.arange(len(self.outputs)), self.predicted]
+        return np.minimum(given, 1.0)  # rows may sum to a little more
 
 
 def answered_sets(

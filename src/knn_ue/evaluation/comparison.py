@@ -68,7 +68,7 @@ def compare(sets: Mapping[str, AnsweredSet], method: str, options: EvaluationOpt
             found += [
                 _compared(name, kind, (method, other), (ours, theirs[kind]), options)
                 for kind, ours in measures[method].items()
-                if len(ours) == len(theirs[kind]) > 0
+                if len(ours)  # there may be no entities
             ]
     return tuple(found)
 
@@ -76,17 +76,16 @@ def compare(sets: Mapping[str, AnsweredSet], method: str, options: EvaluationOpt
 def _measures(
     name: str, sets: Mapping[str, AnsweredSet], method: str, options: EvaluationOptions
 ) -> Iterator[tuple[Kind, Measure]]:
-    outputs, probs = sets[name].outputs, sets[name].probs[method]
-    if outputs.labels is not None:
-        if has_entities(outputs):
-            rows = entity_measures(outputs, probs, options, sets[name].readings.get(method))
-        else:
-            rows = row_measures(outputs, probs, options)
+    answered = sets[name]
+    if answered.outputs.labels is not None:
+        measures = entity_measures if has_entities(answered.outputs) else row_measures
+        rows = measures(answered, method, options)
         yield "calibration", rows[_METRIC["calibration"]]
         yield "ranking", rows[_METRIC["ranking"]]
     if name != TEST:
         test = sets[TEST]
-        found = detection_measures(test.outputs, outputs, (test.probs[method].max(axis=1), probs.max(axis=1)))
+        scores = test.confidence(method), answered.confidence(method)
+        found = detection_measures(test.outputs, answered.outputs, scores)
         yield "detection", found[_METRIC["detection"]]
 
 

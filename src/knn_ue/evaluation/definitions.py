@@ -40,17 +40,18 @@ STYLES = MappingProxyType(
         "f1": Style(title="F1", higher_is_better=True),
         "nll": Style(title="NLL", **_PLAIN),
         "brier_multiclass": Style(title="Brier", **_PLAIN),
-        "brier_top_label": Style(title="Brier, top label", **_PLAIN),
+        "class_wise_ece": Style(title="class-wise ECE"),
         "ece": Style(title="ECE"),
         "mce": Style(title="MCE"),
         "adaptive_ece": Style(title="adaptive ECE"),
         "debiased_ece": Style(title="debiased ECE"),
         "smooth_ece": Style(title="smooth ECE"),
-        "class_wise_ece": Style(title="class-wise ECE"),
-        "brier_calibration": Style(title="Brier, calibration", **_PLAIN),
-        "brier_refinement": Style(title="Brier, refinement", **_PLAIN),
-        "nll_calibration": Style(title="NLL, calibration", **_PLAIN),
-        "nll_refinement": Style(title="NLL, refinement", **_PLAIN),
+        "brier_top_label": Style(title="Brier of the answer", **_PLAIN),
+        "brier_calibration": Style(title="Brier of the answer: calibration", **_PLAIN),
+        "brier_refinement": Style(title="Brier of the answer: refinement", **_PLAIN),
+        "nll_top_label": Style(title="NLL of the answer", **_PLAIN),
+        "nll_calibration": Style(title="NLL of the answer: calibration", **_PLAIN),
+        "nll_refinement": Style(title="NLL of the answer: refinement", **_PLAIN),
         "fpr95": Style(title="FPR@95"),
         "auroc": Style(title="AUROC", higher_is_better=True),
         "aurc": Style(title="AURC", **_AREA),
@@ -65,7 +66,7 @@ STYLES = MappingProxyType(
 # What the numbers mean, each in a sentence.
 DEFINITIONS = MappingProxyType(
     {
-        "confidence": "the probability of the answer given, the most probable class. Raw: the model's own softmax.",
+        "confidence": "the probability of the answer, the model's own prediction. Raw: the model's own softmax.",
         "accuracy": "the share of right answers.",
         "ECE": "answers are put into bins of equal width by confidence; the gap between mean confidence and accuracy "
         "of each bin, averaged over the answers. 0 % means that 80 % of the answers with a confidence of 80 % are "
@@ -76,15 +77,19 @@ DEFINITIONS = MappingProxyType(
         "AUGRC": "like AURC, with the share of all rows that are answered and wrong instead of the error rate. "
         "Times 1000. Risk at 80 % coverage is the error rate of the 80 % most confident rows, coverage at 5 % risk the "
         "largest share of rows that can be answered with at most 5 % errors.",
-        "calibration and refinement": "the part of the Brier score or NLL of the predicted class that the best "
-        "increasing map of the confidence would remove, and the rest.",
+        "Brier and NLL of the answer": "the squared error of the confidence, and the mean -log probability of what was "
+        "the case: the answer right or wrong. Calibration is the part that the best increasing map of the confidence "
+        "would remove, refinement the rest; they sum to the score of the answer, not to that of all classes.",
         "smooth ECE": "like ECE, with a kernel instead of bins; the error itself sets its width.",
         "AUROC": "the probability that a right answer has a higher confidence than a wrong one; in OOD detection, that "
         "a test row has a higher one than an out-of-domain row. 50 % is chance.",
+        "entities": "calibration errors, Brier score and NLL are of the predicted entities; in AUROC, AURC, E-AURC, "
+        "AUGRC, risk and coverage each missed entity counts as an error at confidence 0.",
         "familiarity": "how much a row is like the training data, whatever the model answers. In OOD detection it "
         "stands beside the methods, which detect by low confidence.",
         "FPR@95": "the share of out-of-domain rows that pass as in-domain if 95 % of the test rows must pass.",
-        "NLL and Brier": "the mean -log probability of the true class, and the squared error of the probabilities.",
+        "NLL and Brier": "the mean -log probability of the true class, and the squared error of the probabilities of "
+        "all classes.",
         "distance": "Euclidean, between the features of a row and of its nearest stored examples.",
     }
 )

@@ -36,7 +36,8 @@ def evaluate(
     `test` needs labels. Each out-of-domain set gives the same metrics, if it has labels, and how well confidence
     separates its rows from the test rows; beside it how well `familiarity` does, if given. With `groups` and IOB2
     `class_names`, entities are scored too (see `entity_measures`), and whole sentences, where a calibrator has a score
-    for them. A method that changes predictions is scored by its own.
+    for them. Answers are the model's own, also where a calibrator finds another class more probable; their confidence
+    is the probability of that class, as `Calibrator.predict` gives it. NLL and Brier score are of all classes.
     `n_bootstrap` draws give percentile intervals, over whole sentences where there are `groups`, else over rows.
 
     >>> from knn_ue.calibrators import TemperatureScaling
@@ -59,15 +60,16 @@ def check_draws(n_bootstrap: int) -> None:
 
 def evaluate_sets(sets: Mapping[str, AnsweredSet], options: EvaluationOptions) -> Evaluation:
     """Return every metric of sets that `answered_sets` made."""
-    test, inside, known = sets[TEST].outputs, sets[TEST].probs, sets[TEST].familiarity
+    inside = sets[TEST]
+    test, known = inside.outputs, inside.familiarity
     tables = _tables_of_set(TEST, sets[TEST], options)
     for name, answered in sets.items():
         if name == TEST:
             continue
-        outputs, outside = answered.outputs, answered.probs
+        outputs = answered.outputs
         tables |= _tables_of_set(name, answered, options)
         measures = {
-            x: detection_measures(test, outputs, (inside[x].max(axis=1), outside[x].max(axis=1))) for x in inside
+            x: detection_measures(test, outputs, (inside.confidence(x), answered.confidence(x))) for x in inside.probs
         }
         by = "lower confidence"
         if known is not None and answered.familiarity is not None:
@@ -79,20 +81,18 @@ def evaluate_sets(sets: Mapping[str, AnsweredSet], options: EvaluationOptions) -
 
 
 def _tables_of_set(name: str, answered: AnsweredSet, options: EvaluationOptions) -> dict[str, Table]:
-    outputs, probs, readings = answered.outputs, answered.probs, answered.readings
+    outputs, methods = answered.outputs, list(answered.probs)
     if outputs.labels is None:
         return {}
-    measures = {method: row_measures(outputs, p, options) for method, p in probs.items()}
+    measures = {method: row_measures(answered, method, options) for method in methods}
     tables = {name: _table(f"{name}: {len(outputs)} rows", len(outputs), measures, options)}
     if outputs.groups is not None and has_entities(outputs):
         n_sentences = len(np.unique(outputs.groups))
-        measures = {method: entity_measures(outputs, p, options, readings.get(method)) for method, p in probs.items()}
+        measures = {method: entity_measures(answered, method, options) for method in methods}
         caption = f"{name}: entities in {n_sentences} sentences"
         tables[f"{name}/entities"] = _table(caption, n_sentences, measures, options)
-        if readings:
-            measures = {
-                method: sentence_measures(outputs, p, options, readings.get(method)) for method, p in probs.items()
-            }
+        if answered.readings:
+            measures = {method: sentence_measures(answered, method, options) for method in methods}
             caption = f"{name}: {n_sentences} sentences, right if all entities are and none is missed"
             tables[f"{name}/sentences"] = _table(caption, n_sentences, measures, options)
     return tables

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
-from knn_ue.entities import SentenceReading, all_right, find_entities
+from knn_ue.entities import all_right, find_entities
 from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.answered import AnsweredSet
 from knn_ue.evaluation.tables import EvaluationOptions
 from knn_ue.metrics import EntityScores, Interval
-from knn_ue.metrics.inputs import top_label
 from knn_ue.types import Outputs
 
 
@@ -51,34 +51,46 @@ class Measure:
 Measures = dict[str, Measure]
 
 
-def row_measures(outputs: Outputs, probs: FloatArray, options: EvaluationOptions) -> Measures:
-    """Return the metrics of n labeled rows and their probabilities `probs` (n, classes)."""
-    labels = outputs.require_labels("row_measures")
-    confidence, correct = top_label(probs, labels, None, None)
-    full = partial(Measure, arrays={"probs": probs, "labels": labels}, groups=outputs.groups)
-    top = partial(Measure, arrays={"confidence": confidence, "correct": correct}, groups=outputs.groups)
-    n_bins = options.n_bins
+def row_measures(answered: AnsweredSet, method: str, options: EvaluationOptions) -> Measures:
+    """Return the metrics of labeled rows: of all their probabilities, and of the confidence in the model's answers."""
+    outputs, correct = answered.outputs, answered.correct
+    all_classes = {"probs": answered.probs[method], "labels": outputs.require_labels("row_measures")}
+    full = partial(Measure, arrays=all_classes, groups=outputs.groups)
+    top = partial(
+        Measure, arrays={"confidence": answered.confidence(method), "correct": correct}, groups=outputs.groups
+    )
     return {
-        "accuracy": full(metric=metrics.accuracy),
+        "accuracy": Measure(metric=_share, arrays={"correct": correct}, groups=outputs.groups),
         "nll": full(metric=metrics.negative_log_likelihood),
         "brier_multiclass": full(metric=metrics.brier_multiclass),
-        "brier_top_label": top(metric=metrics.brier_top_label),
-        "ece": top(metric=partial(metrics.expected_calibration_error, n_bins=n_bins)),
-        "mce": top(metric=partial(metrics.maximum_calibration_error, n_bins=n_bins)),
-        "adaptive_ece": top(metric=partial(metrics.adaptive_calibration_error, n_bins=n_bins)),
-        "debiased_ece": top(metric=partial(metrics.debiased_calibration_error, n_bins=n_bins)),
-        "smooth_ece": top(metric=metrics.smooth_calibration_error),
-        "class_wise_ece": full(metric=partial(metrics.class_wise_calibration_error, n_bins=n_bins)),
-        "brier_calibration": top(metric=metrics.brier_calibration),
-        "brier_refinement": top(metric=metrics.brier_refinement),
-        "nll_calibration": top(metric=metrics.nll_calibration),
-        "nll_refinement": top(metric=metrics.nll_refinement),
-        "auroc": top(metric=metrics.auroc),
-        "aurc": top(metric=metrics.aurc),
-        "e_aurc": top(metric=metrics.e_aurc),
-        "augrc": top(metric=metrics.augrc),
-        "risk_at_80": top(metric=partial(metrics.risk_at_coverage, coverage=0.8)),
-        "coverage_at_5": top(metric=partial(metrics.coverage_at_risk, risk=0.05)),
+        "class_wise_ece": full(metric=partial(metrics.class_wise_calibration_error, n_bins=options.n_bins)),
+        **_answer_measures(top, top, options),
+    }
+
+
+def _answer_measures(
+    given: Callable[..., Measure], ranked: Callable[..., Measure], options: EvaluationOptions
+) -> Measures:
+    """Return the metrics of answers with a confidence: calibration of those `given`, ranking of those `ranked`."""
+    n_bins = options.n_bins
+    return {
+        "ece": given(metric=partial(metrics.expected_calibration_error, n_bins=n_bins)),
+        "mce": given(metric=partial(metrics.maximum_calibration_error, n_bins=n_bins)),
+        "adaptive_ece": given(metric=partial(metrics.adaptive_calibration_error, n_bins=n_bins)),
+        "debiased_ece": given(metric=partial(metrics.debiased_calibration_error, n_bins=n_bins)),
+        "smooth_ece": given(metric=metrics.smooth_calibration_error),
+        "brier_top_label": given(metric=metrics.brier_top_label),
+        "brier_calibration": given(metric=metrics.brier_calibration),
+        "brier_refinement": given(metric=metrics.brier_refinement),
+        "nll_top_label": given(metric=metrics.nll_top_label),
+        "nll_calibration": given(metric=metrics.nll_calibration),
+        "nll_refinement": given(metric=metrics.nll_refinement),
+        "auroc": ranked(metric=metrics.auroc),
+        "aurc": ranked(metric=metrics.aurc),
+        "e_aurc": ranked(metric=metrics.e_aurc),
+        "augrc": ranked(metric=metrics.augrc),
+        "risk_at_80": ranked(metric=partial(metrics.risk_at_coverage, coverage=0.8)),
+        "coverage_at_5": ranked(metric=partial(metrics.coverage_at_risk, risk=0.05)),
     }
 
 
@@ -89,19 +101,19 @@ def has_entities(outputs: Outputs) -> bool:
     return metrics.mark_entities(outputs.class_names)
 
 
-def entity_measures(
-    outputs: Outputs, probs: FloatArray, options: EvaluationOptions, reading: SentenceReading | None = None
-) -> Measures:
-    """Return the metrics of the entities in tagged sentences; `probs` (words, classes).
+def entity_measures(answered: AnsweredSet, method: str, options: EvaluationOptions) -> Measures:
+    """Return the metrics of the entities in tagged sentences, those that the model predicts.
 
-    An entity's confidence is the one of the `reading`, or without it the product over its words. Calibration errors are
-    of the predicted entities; for AUROC and E-AURC each missed one is an error at confidence 0.
+    An entity's confidence is the one of the method's reading, or without it the product over its words. Calibration
+    errors, Brier score and NLL are of the predicted entities; for the ranking each missed one is an error at
+    confidence 0.
     """
+    outputs, reading = answered.outputs, answered.readings.get(method)
     assert outputs.groups is not None and outputs.labels is not None and outputs.class_names is not None
     names = np.array(outputs.class_names)
     gold = metrics.sentences(names[outputs.labels], outputs.groups)
-    predicted = metrics.sentences(names[probs.argmax(axis=1)], outputs.groups)
-    confidence = metrics.sentences(probs.max(axis=1), outputs.groups)
+    predicted = metrics.sentences(names[answered.predicted], outputs.groups)
+    confidence = metrics.sentences(answered.confidence(method), outputs.groups)
     scores = metrics.score_entities(gold=gold, predicted=predicted, confidence=confidence, aggregate="product")
     if reading is not None:
         if len(reading.scores) != len(scores.confidence):
@@ -111,7 +123,7 @@ def entity_measures(
             )
         scores = replace(scores, confidence=reading.scores)
     sentence = _sentence_of_each(scores, gold, predicted) if options.n_bootstrap else None
-    found = partial(
+    given = partial(
         Measure,
         arrays={"confidence": scores.confidence, "correct": scores.correct},
         groups=None if sentence is None else sentence[: len(scores.confidence)],
@@ -120,31 +132,25 @@ def entity_measures(
     ranked = partial(Measure, arrays={"confidence": every_confidence, "correct": every_correct}, groups=sentence)
     return {
         "f1": Measure(metric=_f1, arrays={"correct": every_correct}, groups=sentence),
-        "ece": found(metric=partial(metrics.expected_calibration_error, n_bins=options.n_bins)),
-        "mce": found(metric=partial(metrics.maximum_calibration_error, n_bins=options.n_bins)),
-        "auroc": ranked(metric=metrics.auroc),
-        "e_aurc": ranked(metric=metrics.e_aurc),
+        **_answer_measures(given, ranked, options),
     }
 
 
-def sentence_measures(
-    outputs: Outputs, probs: FloatArray, options: EvaluationOptions, reading: SentenceReading | None = None
-) -> Measures:
+def sentence_measures(answered: AnsweredSet, method: str, options: EvaluationOptions) -> Measures:
     """Return the metrics of whole sentences, right where the predicted entities are exactly the gold ones.
 
-    A sentence's confidence is the one of the `reading`, or without it the product over all its words.
+    A sentence's confidence is the one of the method's reading, or without it the product over all its words.
     """
-    predicted = find_entities(outputs, probs.argmax(axis=1))
+    outputs, reading = answered.outputs, answered.readings.get(method)
+    predicted = find_entities(outputs, answered.predicted)
     correct = all_right(predicted, find_entities(outputs, outputs.require_labels("sentence_measures")))
-    confidence = np.multiply.reduceat(probs.max(axis=1), predicted.starts)
+    confidence = np.multiply.reduceat(answered.confidence(method), predicted.starts)
     if reading is not None:
         confidence = reading.sentence_scores
     measure = partial(Measure, arrays={"confidence": confidence, "correct": correct}, groups=None)
     return {
         "accuracy": Measure(metric=_share, arrays={"correct": correct}, groups=None),
-        "ece": measure(metric=partial(metrics.expected_calibration_error, n_bins=options.n_bins)),
-        "auroc": measure(metric=metrics.auroc),
-        "e_aurc": measure(metric=metrics.e_aurc),
+        **_answer_measures(measure, measure, options),
     }
 
 

@@ -12,6 +12,7 @@ from knn_ue.metrics.calibration import (
     expected_calibration_error,
     maximum_calibration_error,
     negative_log_likelihood,
+    nll_top_label,
 )
 from knn_ue.metrics.decomposed import brier_calibration, brier_refinement, nll_calibration, nll_refinement
 from knn_ue.metrics.detection import OodDetection, ood_detection
@@ -52,6 +53,7 @@ __all__ = [
     "neighbor_coverage",
     "nll_calibration",
     "nll_refinement",
+    "nll_top_label",
     "ood_detection",
     "proximity_informed_calibration_error",
     "reliability_bins",

@@ -39,7 +39,7 @@ def risk_at_coverage(
     >>> risk_at_coverage(confidence=[0.9, 0.8, 0.7, 0.6], correct=[True, True, False, False], coverage=0.5)
     0.0
     """
-    _check_share(coverage, "coverage")
+    _check_share(coverage, "coverage", "0.8 for 80 %")
     scores, hits = checked_scores(confidence, correct)
     least = max(coverage, 1e-12)  # of nothing: the risk of the first rows
     weights = checked_weights(sample_weight, len(scores))
@@ -59,7 +59,7 @@ def coverage_at_risk(
     >>> coverage_at_risk(confidence=[0.9, 0.8, 0.7, 0.6], correct=[True, True, False, True], risk=0.3)
     1.0
     """
-    _check_share(risk, "risk")
+    _check_share(risk, "risk", "0.05 for 5 %")
     scores, hits = checked_scores(confidence, correct)
 
     def share(column: FloatArray | None) -> float:
@@ -90,6 +90,7 @@ def _generalized_curve(
     return answered, wrong
 
 
-def _check_share(value: float, name: str) -> None:
-    if isinstance(value, bool) or not 0 <= value <= 1:
-        raise InvalidInputError(f"{name} is a share of the rows and must lie within [0, 1], got {value!r}")
+def _check_share(value: float, name: str, example: str) -> None:
+    number = np.asarray(value)
+    if number.ndim or number.dtype.kind not in "fiu" or not 0 <= number <= 1:
+        raise InvalidInputError(f"{name} must be a number from 0 to 1, got {value!r}: pass {example}")

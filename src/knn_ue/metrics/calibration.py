@@ -155,6 +155,33 @@ def brier_top_label(
     return _mean(np.square(scores - hits), sample_weight)
 
 
+def nll_top_label(
+    *,
+    probs: FloatArray | None = None,
+    labels: IntArray | None = None,
+    confidence: FloatArray | None = None,
+    correct: BoolArray | None = None,
+    sample_weight: FloatArray | None = None,
+) -> float:
+    """Mean -ln probability of what was the case, the prediction right or wrong, in nats.
+
+    The log-loss of the question "is the prediction correct?". Probabilities are floored as in
+    `negative_log_likelihood`, which is of all classes: with two of them both are equal.
+
+    >>> round(nll_top_label(confidence=[0.9, 0.5], correct=[True, False]), 4)
+    0.3993
+    """
+    scores, hits = top_label(probs, labels, confidence, correct)
+    return _mean(log_losses(scores, hits), sample_weight)
+
+
+def log_losses(confidence: FloatArray, correct: BoolArray) -> FloatArray:
+    """Return -ln probability (n,) of what was the case, right or wrong, at most 708.4."""
+    likelihood = np.where(correct, confidence, 1.0 - confidence)
+    losses: FloatArray = np.abs(np.log(np.maximum(likelihood, np.finfo(np.float64).tiny)))
+    return losses
+
+
 def brier_multiclass(*, probs: FloatArray, labels: IntArray, sample_weight: FloatArray | None = None) -> float:
     """Mean over rows of the squared distance between the probabilities and the one-hot truth. Brier (1950).
 

@@ -2,7 +2,7 @@
 
 The best rising map is isotonic regression on the same rows (Dimitriadis et al. 2021). The score after it is the
 refinement error; what it saves is the calibration error, never negative. Both are of the predicted class: is the
-answer right? Calibration and refinement sum to `brier_top_label`, or to the mean -ln probability of what was the case.
+answer right? Calibration and refinement sum to `brier_top_label` or `nll_top_label`.
 """
 
 from collections.abc import Callable
@@ -10,11 +10,11 @@ from collections.abc import Callable
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.metrics.calibration import log_losses
 from knn_ue.metrics.inputs import top_label
 from knn_ue.metrics.weights import checked_weights
 
 Score = Callable[[FloatArray, BoolArray], FloatArray]
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 def brier_calibration(
@@ -30,8 +30,7 @@ def brier_calibration(
     >>> round(brier_calibration(confidence=[0.9, 0.9], correct=[True, False]), 4)
     0.16
     """
-    scores, hits = top_label(probs, labels, confidence, correct)
-    return _part(_squared, scores, hits, sample_weight, refined=False)
+    return _part(_squared, top_label(probs, labels, confidence, correct), sample_weight, refined=False)
 
 
 def brier_refinement(
@@ -47,8 +46,7 @@ def brier_refinement(
     >>> round(brier_refinement(confidence=[0.9, 0.9], correct=[True, False]), 4)
     0.25
     """
-    scores, hits = top_label(probs, labels, confidence, correct)
-    return _part(_squared, scores, hits, sample_weight, refined=True)
+    return _part(_squared, top_label(probs, labels, confidence, correct), sample_weight, refined=True)
 
 
 def nll_calibration(
@@ -64,8 +62,7 @@ def nll_calibration(
     >>> round(nll_calibration(confidence=[0.9, 0.9], correct=[True, False]), 4)
     0.5108
     """
-    scores, hits = top_label(probs, labels, confidence, correct)
-    return _part(_logarithmic, scores, hits, sample_weight, refined=False)
+    return _part(log_losses, top_label(probs, labels, confidence, correct), sample_weight, refined=False)
 
 
 def nll_refinement(
@@ -81,11 +78,14 @@ def nll_refinement(
     >>> round(nll_refinement(confidence=[0.9, 0.9], correct=[True, False]), 4)
     0.6931
     """
-    scores, hits = top_label(probs, labels, confidence, correct)
-    return _part(_logarithmic, scores, hits, sample_weight, refined=True)
+    return _part(log_losses, top_label(probs, labels, confidence, correct), sample_weight, refined=True)
 
 
-def _part(score: Score, confidence: FloatArray, correct: BoolArray, sample_weight: object, *, refined: bool) -> float:
+def _part(
+    score: Score, answers: tuple[FloatArray, BoolArray], sample_weight: FloatArray | None, *, refined: bool
+) -> float:
+    confidence, correct = answers
+
     def part(column: FloatArray) -> float:
         share = column / column.sum()
         total = float(share @ score(confidence, correct))
@@ -113,8 +113,3 @@ def _recalibrated(confidence: FloatArray, correct: BoolArray, weights: FloatArra
 def _squared(confidence: FloatArray, correct: BoolArray) -> FloatArray:
     squared: FloatArray = np.square(confidence - correct)
     return squared
-
-
-def _logarithmic(confidence: FloatArray, correct: BoolArray) -> FloatArray:
-    losses: FloatArray = -np.log(np.maximum(np.where(correct, confidence, 1.0 - confidence), _TINY))
-    return losses

@@ -44,7 +44,8 @@ def checked_confidence(confidence: object) -> FloatArray:
 def top_label(probs: object, labels: object, confidence: object, correct: object) -> tuple[FloatArray, BoolArray]:
     """Return the confidence within [0, 1] in the predicted class (n,) and whether it is correct (n,), from either pair.
 
-    The predicted class is the first maximum of a row of `probs`.
+    The predicted class is the first maximum of a row of `probs`; where a model's answer may be another one, as with
+    some calibrators, pass its confidence and whether it is correct.
     """
     arguments = {"probs": probs, "labels": labels, "confidence": confidence, "correct": correct}
     given = [name for name, value in arguments.items() if value is not None]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from knn_ue.evaluation import RAW, TEST, AnsweredSet, Comparison, Kind, Verdict
-from knn_ue.metrics.inputs import top_label
 from knn_ue.reasons import percent
 
 TEMPERATURE = "temperature"
@@ -40,7 +39,7 @@ class Headline:
 def headline(sets: Mapping[str, AnsweredSet], method: str, comparisons: Sequence[Comparison]) -> Headline:
     """Say what `method` does to the raw model's confidence on `sets`, and where it is better and worse."""
     lead = [_claim(name, answered, method) for name, answered in sets.items()]
-    lead.append(_changed_answers(sets, method))
+    lead.append(_kept_answers(sets, method))
     verdicts = [_against(RAW, "the raw model", comparisons)]
     if any(x.other == TEMPERATURE for x in comparisons):
         verdicts.append(_against(TEMPERATURE, "temperature scaling", comparisons))
@@ -60,14 +59,10 @@ def listed(items: Iterable[str]) -> str:
 
 def _claim(name: str, answered: AnsweredSet, method: str) -> str:
     """Say in one sentence whether confidence and accuracy agree on a set, before and after calibration."""
-    labels = answered.outputs.labels
-    if labels is None:
-        before, after = (percent(float(answered.probs[x].max(axis=1).mean())) for x in (RAW, method))
+    if answered.outputs.labels is None:
+        before, after = (percent(float(answered.confidence(x).mean())) for x in (RAW, method))
         return f"On {name} (no labels), the mean confidence is {before} before and {after} after calibration."
-    gaps = []
-    for probs in (answered.probs[RAW], answered.probs[method]):
-        confidence, correct = top_label(probs, labels, None, None)
-        gaps.append(float(confidence.mean() - correct.mean()))
+    gaps = [float(answered.confidence(x).mean() - answered.correct.mean()) for x in (RAW, method)]
     where = "in domain" if name == TEST else "out of domain"
     return f"On {name} ({where}), the model {_gap(gaps[0])}; calibrated with {method}, {_gap_after(*gaps)}."
 
@@ -97,20 +92,17 @@ def _points(gap: float) -> str:
     return f"by {100 * abs(gap):.1f} points"
 
 
-def _changed_answers(sets: Mapping[str, AnsweredSet], method: str) -> str:
-    n_changed = {name: int((x.predicted(method) != x.outputs.predicted).sum()) for name, x in sets.items()}
-    if not any(n_changed.values()):
-        return "No prediction changes, only the confidence."
-    changes = [f"{n:,} of {len(sets[name].outputs):,} rows of {name}" for name, n in n_changed.items() if n]
-    labels = sets[TEST].outputs.require_labels("the headline")
-    before, after = (percent((sets[TEST].predicted(x) == labels).mean()) for x in (RAW, method))
-    return f"{method} changes the prediction in {listed(changes)}; accuracy on {TEST} goes from {before} to {after}."
+def _kept_answers(sets: Mapping[str, AnsweredSet], method: str) -> str:
+    kept = "No prediction changes, only the confidence."
+    n_doubted = {name: int((x.probs[method].max(axis=1) > x.confidence(method)).sum()) for name, x in sets.items()}
+    where = [f"{n:,} of {len(sets[name].outputs):,} rows of {name}" for name, n in n_doubted.items() if n]
+    return f"{kept} In {listed(where)}, {method} finds another class more probable." if where else kept
 
 
 def _against(other: str, called: str, comparisons: Sequence[Comparison]) -> str:
     ours = [x for x in comparisons if x.other == other]
     if not ours:
-        return f"Against {called}: not compared, because there are no entities or the methods predict different ones."
+        return f"Against {called}: not compared, because there are no entities."
     significantly = _significantly(ours)
     parts = [
         f"{significantly}{verdict} in {listed(found)}"

@@ -19,8 +19,8 @@ Side = Literal["before", "after"]
 class Mistake:
     """A wrong answer: `side` says whether the raw confidence ("before") or the calibrated one ("after") was so high.
 
-    `predicted` is the raw model's answer before and the method's after; both confidences are about it. `explanation`
-    is None where nothing could explain it: no method that explains, or no features.
+    `predicted` is the model's answer; both confidences are about it. `explanation` is None where nothing could explain
+    it: no method that explains, or no features.
     """
 
     set_name: str
@@ -57,15 +57,11 @@ def _mistakes_of_set(
 ) -> list[Mistake]:
     outputs = answered.outputs
     labels = outputs.require_labels("the mistakes")
-    every = np.arange(len(outputs))
-    # A method may change an answer: before shows the model's, after the method's own.
-    models, methods = outputs.predicted, answered.predicted(method)
-    raw, ours = answered.probs[RAW], answered.probs[method]
-    before = _surest(np.flatnonzero(models != labels), (raw[every, models], ours[every, models]), n_mistakes)
-    wrong = np.setdiff1d(np.flatnonzero(methods != labels), before)
-    after = _surest(wrong, (ours[every, methods], raw[every, methods]), n_mistakes)
+    raw, ours = answered.confidence(RAW), answered.confidence(method)
+    wrong = np.flatnonzero(~answered.correct)
+    before = _surest(wrong, (raw, ours), n_mistakes)
+    after = _surest(np.setdiff1d(wrong, before), (ours, raw), n_mistakes)
     rows: IntArray = np.concatenate([before, after])
-    predicted: IntArray = np.concatenate([models[before], methods[after]])
     names = outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]
     explanations = _explanations(outputs, rows, explain_with, top)
     return [
@@ -74,13 +70,13 @@ def _mistakes_of_set(
             row=row,
             side="before" if place < len(before) else "after",
             text=None if outputs.texts is None else outputs.texts[row],
-            predicted=names[answer],
+            predicted=names[answered.predicted[row]],
             truth=names[labels[row]],
-            raw_confidence=float(raw[row, answer]),
-            confidence=float(ours[row, answer]),
+            raw_confidence=float(raw[row]),
+            confidence=float(ours[row]),
             explanation=explanations[place],
         )
-        for place, (row, answer) in enumerate(zip(rows.tolist(), predicted.tolist(), strict=True))
+        for place, row in enumerate(rows.tolist())
     ]
 
 

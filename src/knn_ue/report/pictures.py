@@ -2,15 +2,13 @@
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from knn_ue.arrays import FloatArray
 from knn_ue.errors import require
 from knn_ue.evaluation import RAW, STYLES, AnsweredSet, Evaluation
-from knn_ue.metrics.inputs import top_label
 from knn_ue.plots import confidence_histogram, reliability_diagram, risk_coverage
 from knn_ue.reasons import percent
 from knn_ue.report.headline import listed
@@ -58,19 +56,18 @@ def draw_pictures(
     require("matplotlib", extra="plots", purpose="drawing the report's pictures")
     pictures = []
     for number, (name, answered) in enumerate(sets.items()):
-        labels = answered.outputs.labels
+        labels, predicted = answered.outputs.labels, answered.predicted
         probs = {method: answered.probs[method] for method in methods}
         two = {method: answered.probs[method] for method in (methods[0], methods[-1])}
         if labels is not None:
-            svg = svg_of(
-                partial(reliability_diagram, probs, labels, evaluation.options.n_bins), f"reliability-{number}-"
-            )
+            draw = partial(reliability_diagram, probs, labels, evaluation.options.n_bins, predicted=predicted)
+            svg = svg_of(draw, f"reliability-{number}-")
             description = _reliability_description(name, evaluation, methods)
             pictures.append(Picture(kind="reliability", set_name=name, svg=svg, description=description))
-            svg = svg_of(partial(risk_coverage, probs, labels), f"risk-{number}-")
+            svg = svg_of(partial(risk_coverage, probs, labels, predicted=predicted), f"risk-{number}-")
             description = _risk_description(name, evaluation, methods)
             pictures.append(Picture(kind="risk-coverage", set_name=name, svg=svg, description=description))
-        svg = svg_of(partial(confidence_histogram, two, labels), f"confidence-{number}-")
+        svg = svg_of(partial(confidence_histogram, two, labels, predicted=predicted), f"confidence-{number}-")
         description = _confidence_description(name, answered, two)
         pictures.append(Picture(kind="confidence", set_name=name, svg=svg, description=description))
     return tuple(pictures)
@@ -98,22 +95,21 @@ def _reliability_description(name: str, evaluation: Evaluation, methods: Sequenc
 def _risk_description(name: str, evaluation: Evaluation, methods: Sequence[str]) -> str:
     table = evaluation.tables[name]
     areas = [f"{method} {STYLES['aurc'].show(table[method]['aurc'])}" for method in methods]
-    errors = {method: percent(1 - table[method]["accuracy"]) for method in methods}
-    same = len(set(errors.values())) == 1
-    error = errors[RAW] if same else listed(f"{shown} ({method})" for method, shown in errors.items())
+    error = percent(1 - table[RAW]["accuracy"])
     return (
         f"Share of wrong answers among the most confident rows of {name}, up to {error} when all are answered. "
         f"The area under the curve (AURC times 1000) is {listed(areas)}."
     )
 
 
-def _confidence_description(name: str, answered: AnsweredSet, probs: Mapping[str, FloatArray]) -> str:
+def _confidence_description(name: str, answered: AnsweredSet, methods: Iterable[str]) -> str:
     parts = []
-    for method, values in probs.items():
+    for method in methods:
+        confidence = answered.confidence(method)
         if answered.outputs.labels is None:
-            parts.append(f"{method} is {percent(values.max(axis=1).mean())} sure")
+            parts.append(f"{method} is {percent(confidence.mean())} sure")
             continue
-        confidence, correct = top_label(values, answered.outputs.labels, None, None)
+        correct = answered.correct
         means = [
             f"{percent(confidence[rows].mean())} sure when {word}"
             for rows, word in ((correct, "right"), (~correct, "wrong"))
