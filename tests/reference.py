@@ -357,3 +357,55 @@ def piece(confidence, correct, proximity, n_bins):
         column = max(math.ceil(score * n_bins) - 1, 0)
         cells.setdefault((row, column), []).append(score - hit)
     return math.fsum(abs(math.fsum(gaps)) for gaps in cells.values()) / len(confidence)
+
+
+# detection
+
+
+def log_sum_exp(logits):
+    """log sum exp of one row."""
+    top = max(logits)
+    return top + math.log(math.fsum(math.exp(z - top) for z in logits))
+
+
+def unit_length(row):
+    length = math.sqrt(math.fsum(x * x for x in row))
+    return [x / length for x in row]
+
+
+def virtual_logit(train_logits, train_features, logits, features):
+    """ViM: log sum exp(logits) - a |residual|, a the mean |largest logit| over the mean residual of training rows."""
+    rows = np.asarray(train_features, dtype=np.float64)
+    center = [math.fsum(column) / len(rows) for column in rows.T]
+    # Singular vectors of the centered rows, the strongest first: half of the columns are principal.
+    _, _, directions = np.linalg.svd(rows - center)
+    rest = directions[len(center) // 2 :]
+
+    def residual(row):
+        parts = [math.fsum(d * (x - o) for d, x, o in zip(direction, row, center, strict=True)) for direction in rest]
+        return math.sqrt(math.fsum(part * part for part in parts))
+
+    factor = math.fsum(abs(max(row)) for row in train_logits) / math.fsum(residual(row) for row in rows)
+    return [log_sum_exp(z) - factor * residual(row) for z, row in zip(logits, features, strict=True)]
+
+
+def mahalanobis_plus(train_features, labels, features, shrinkage=1e-3):
+    """Minus the least Mahalanobis distance to a class mean, one covariance of all classes, every row of length 1."""
+    rows = [unit_length(row) for row in train_features]
+    width = len(rows[0])
+    means = {}
+    for label in set(labels):
+        own = [row for row, other in zip(rows, labels, strict=True) if other == label]
+        means[label] = [math.fsum(column) / len(own) for column in zip(*own, strict=True)]
+    covariance = np.zeros((width, width))
+    for row, label in zip(rows, labels, strict=True):
+        for i in range(width):
+            for j in range(width):
+                covariance[i, j] += (row[i] - means[label][i]) * (row[j] - means[label][j]) / len(rows)
+    average = math.fsum(covariance[i, i] for i in range(width)) / width
+    precision = np.linalg.inv((1 - shrinkage) * covariance + shrinkage * average * np.eye(width))
+    scores = []
+    for row in features:
+        apart = [np.subtract(unit_length(row), mean) for mean in means.values()]
+        scores.append(-min(math.sqrt(difference @ precision @ difference) for difference in apart))
+    return scores

@@ -103,3 +103,10 @@ def test_the_docs_site_builds_with_strict_links(tmp_path):
 
     assert found.returncode == 0, found.stderr
     assert "knn-ue predict" in (tmp_path / "site/cli/index.html").read_text()
+
+
+@pytest.mark.parametrize("package", ["probmetrics", "relplot", "reexpress-sdm"])
+def test_packages_of_authors_that_tests_compare_with_are_installed_by_make_test(package):
+    assert any(re.match(rf"{package}\b", wanted) for wanted in PROJECT["optional-dependencies"]["dev"])
+    assert f"\n{package}==" in (ROOT / "constraints.txt").read_text().replace("_", "-")
+    assert '--editable ".[dev]"' in (ROOT / "Makefile").read_text()

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knn_ue.arrays import softmax
 from knn_ue.calibrators import (
     IsotonicCalibration,
     MatrixScaling,
     NonparametricUncertainty,
     ProximityCalibration,
     SdmActivation,
+    TemperatureScaling,
     VectorScaling,
 )
 from knn_ue.calibrators.nuq import label_shares, log_uncertainty
@@ -20,6 +22,7 @@ from knn_ue.calibrators.procal import kernel_density
 from knn_ue.calibrators.sdm import distance_quantile, similarity_count
 from knn_ue.calibrators.structured_scaling import fit_affine
 from knn_ue.calibrators.top_label import with_top
+from knn_ue.errors import InvalidInputError
 from knn_ue.stores import Datastore
 from knn_ue.toy import two_blobs
 from knn_ue.types import Neighbors, Outputs
@@ -60,6 +63,49 @@ def test_structured_scaling_is_that_of_the_authors(ours, theirs):
     else:
         np.testing.assert_allclose(1 + fitted.matrix_.diagonal(), found[0], atol=2e-3)
         np.testing.assert_allclose(fitted.bias_, found[1], atol=2e-3)
+
+
+def biased_rows(n_rows, seed):
+    """Logits of four classes, the first of them too high by 0.8, and the labels."""
+    logits, labels = random_logits(n_rows, 4, seed=seed)
+    return logits + np.array([0.8, 0.0, 0.0, 0.0]), labels
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("free", "theirs"), [(np.eye(4), "SVSCalibrator"), (np.ones((4, 4)), "SMSCalibrator")])
+def test_the_affine_fit_on_log_probabilities_gives_the_scores_of_the_authors(free, theirs):
+    package = pytest.importorskip("probmetrics.calibrators")
+    (logits, labels), (asked, _) = biased_rows(300, seed=3), biased_rows(500, seed=103)
+    expected = getattr(package.logistic, theirs)(print_init_info=False).fit(softmax(logits), labels)
+    tempered = package.get_calibrator("ts-mix").fit(softmax(logits), labels)
+
+    known, queries = (np.log(tempered.predict_proba(softmax(z))) for z in (logits, asked))
+    matrix, bias = fit_affine(known, labels, free=free)
+
+    # With half or twice the penalty they are at least 0.01 apart.
+    found = softmax(queries + queries @ matrix.T + bias)
+    np.testing.assert_allclose(found, expected.predict_proba(softmax(asked)), atol=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ours", "theirs", "largest"), [(VectorScaling, "SVSCalibrator", 0.02), (MatrixScaling, "SMSCalibrator", 0.009)]
+)
+def test_centered_logits_give_scores_near_those_of_the_authors(ours, theirs, largest):
+    package = pytest.importorskip("probmetrics.calibrators")
+    gaps, gaps_of_temperature = [], []
+    for seed in range(4):
+        (logits, labels), (asked, _) = biased_rows(300, seed=seed), biased_rows(500, seed=100 + seed)
+        validation, test = outputs_of(logits, labels), Outputs(logits=asked)
+        fitted = getattr(package.logistic, theirs)(print_init_info=False).fit(softmax(logits), labels)
+        expected = fitted.predict_proba(softmax(asked))
+
+        gaps.append(np.abs(ours().fit(validation).predict_proba(test) - expected).mean())
+        plain = TemperatureScaling().fit(validation).predict_proba(test)
+        gaps_of_temperature.append(np.abs(plain - expected).mean())
+
+    assert np.mean(gaps) < largest
+    assert np.mean(gaps) < np.mean(gaps_of_temperature) / 2
 
 
 def test_structured_scaling_finds_a_bias_that_was_added_to_one_class():
@@ -217,3 +263,34 @@ def test_sdm_is_the_activation_of_the_authors():
     d = distance_quantile(near.distances[:, 0], fitted.distances_, fitted.classes_)
     expected = package.sdm_probabilities(test.logits / fitted.temperature_, q, d)
     np.testing.assert_allclose(fitted.predict_proba(test), expected, atol=1e-5)
+
+
+def test_sdm_leaves_out_a_class_without_distances_where_the_authors_give_up():
+    nearest, distances, classes = np.array([0.5, 2.5, 1e6]), np.array([1.0, 2.0, 3.0]), np.array([0, 0, 0])
+
+    np.testing.assert_allclose(distance_quantile(nearest, distances, classes), [1.0, 1 / 3, 0.0])
+    package = pytest.importorskip("reexpress_sdm.math")
+    np.testing.assert_array_equal(package.distance_quantiles(nearest, [distances, []]), [0.0, 0.0, 0.0])
+
+
+def test_sdm_without_any_distance_takes_every_row_for_near():
+    nobody = np.array([], dtype=np.int64)
+
+    np.testing.assert_array_equal(distance_quantile(np.array([0.0, 1e6]), nobody.astype(float), nobody), [1.0, 1.0])
+
+
+def test_sdm_must_know_whether_the_model_got_stored_rows_right():
+    train, validation, _ = two_blobs(seed=0)
+    store = Datastore.build(train.features, train.labels)
+
+    with pytest.raises(InvalidInputError, match=r"right, .* is empty: at least one row is needed"):
+        SdmActivation(store, np.array([], dtype=bool)).fit(validation)
+    with pytest.raises(InvalidInputError, match=r"SdmActivation\.fit is empty: at least one row is needed"):
+        SdmActivation(store, train.predicted == train.labels).fit(validation.take([]))
+
+
+def test_nuq_is_one_minus_the_largest_share_where_columns_are_many():
+    near = Neighbors(ids=[[0, 1]], distances=[[1.0, 2.0]], labels=[[1, 0]])
+    shares, log_mass = label_shares(near, 1.0, 2)
+
+    assert log_uncertainty(shares, log_mass, 384)[0] == pytest.approx(math.log(1 - shares.max()), rel=1e-12)

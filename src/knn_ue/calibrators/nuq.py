@@ -5,6 +5,10 @@ eta_c = (sum_i K_i [y_i = c] + a / classes) / (sum_i K_i + a), has the asymptoti
 tau^2 = max_c eta_c (1 - eta_c) 2^(-D/2) / (sum_i K_i + a) for D feature columns. The total uncertainty is
 U = 1 - max_c eta_c + 2 sqrt(2 / pi) tau. It ranks rows and is no probability: the map to a confidence is ours, stated
 and fitted on validation as for the Mahalanobis distance, T = w0 + w1 (log U - the least log U of the validation rows).
+
+The prior a = 0.001, even over classes, is ours: the authors' package has a = 1 (`log_pN=0.0`), spread by the class
+frequencies, and earlier versions of it a = 0.00001 for each class. With many columns tau vanishes: with D = 384,
+2^(-D/2) is 1.6e-58, so that U is 1 - max_c eta_c.
 """
 
 from dataclasses import dataclass
@@ -20,7 +24,7 @@ from knn_ue.stores import NeighborStore
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
 
-_PRIOR = 1e-3  # a, as in the authors' code
+_PRIOR = 1e-3  # a: ours, not the authors'
 _BANDWIDTHS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)  # in units of the median neighbor distance
 
 

@@ -6,6 +6,8 @@ validation rows of that class (those with q > 0) that are at least as far from t
 
 This is the activation on the model's own logits and features, with one temperature T fitted on validation. The
 authors also train an adaptor network with it (package reexpress-sdm); that is no post-hoc method and is left out here.
+Another deviation: a class without such a validation row is left out of d, so that d = 1 everywhere if no class has one.
+There the authors set d = 0, and they refuse shuffled splits that lack a class.
 """
 
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_not_empty
 from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling, SavedState, Stores
 from knn_ue.storage import FolderContent
 from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
@@ -46,7 +48,7 @@ class SdmActivation(OneStoreScaling):
     """softmax(W * logits) with W = d ln(2 + q) / T.
 
     `right` (n,) says of each stored row, by its id, whether the model got it right; rows that were added later count
-    as right. Classes without a validation row to compare with are left out of d.
+    as right. Classes without a validation row to compare with are left out of d; where all are, d is 1.
     """
 
     kind: ClassVar[str] = "sdm"
@@ -59,6 +61,10 @@ class SdmActivation(OneStoreScaling):
         self.store = store
         self.right = right
         self.n_neighbors = n_neighbors
+
+    def _check_options(self) -> None:
+        super()._check_options()
+        check_not_empty(len(self.right), "right, whether the model got each stored row right,")
 
     def _fit(self, validation: Outputs, found: Found, /) -> None:
         labels = validation.require_labels("SdmActivation.fit")
@@ -112,7 +118,10 @@ def similarity_count(near: Neighbors, right: BoolArray, predicted: IntArray) -> 
 
 
 def distance_quantile(nearest: FloatArray, distances: FloatArray, classes: IntArray) -> FloatArray:
-    """Return d (n,): the least share over classes of `distances` (m,) of that class that are not below `nearest`."""
+    """Return d (n,): the least share over classes of `distances` (m,) of that class that are not below `nearest`.
+
+    A class without distances is left out; without any class d is 1.
+    """
     quantile = np.ones(len(nearest))
     for label in np.unique(classes):
         of_class = np.sort(distances[classes == label])

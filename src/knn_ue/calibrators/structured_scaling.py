@@ -2,6 +2,10 @@
 
 With z the logits after temperature scaling, k classes and n validation rows, W and b minimize the mean log-loss of
 softmax(z + W z + b) + (k / n) |b|^2 + (k / n) |diag W|^2 + (k (k - 1) / n) |off-diagonal W|^2. Berta et al. (2026).
+
+The authors' package probmetrics takes as z the log of the tempered probabilities (mixed with 1 / (n + 1) of an even
+distribution); we take logits / T, centered in each row. W and the penalties see the difference: scores are near, not
+equal.
 """
 
 from abc import abstractmethod
