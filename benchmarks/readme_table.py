@@ -108,9 +108,9 @@ def detectors() -> str:
     return (
         f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, "
         f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} %. By mean rank over sets, it is number "
-        f"{places['familiarity']} of {len(places)}{behind} ([{seeds(RESULTS)}](docs/results_reference.md)). On {easy} of "
-        f"the {len(lengths)} sets of texts the number of words alone has an AUROC above 75 %; [with matching lengths]"
-        "(docs/familiarity_results.md) familiarity still leads on most sets."
+        f"{places['familiarity']} of {len(places)}{behind} ([{seeds(RESULTS)}](docs/results_reference.md)). On {easy} "
+        f"of the {len(lengths)} sets of texts the number of words alone has an AUROC above 75 %; [with matching "
+        "lengths](docs/familiarity_results.md) familiarity still leads on most sets."
     )
 
 

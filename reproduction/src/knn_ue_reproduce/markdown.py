@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from knn_ue_reproduce.grids import Grid, counted, grids_of, overview_grid, verdict_grid
 from knn_ue_reproduce.results import ABOUT, Results
-from knn_ue_reproduce.summary import RULE
+from knn_ue_reproduce.summary import RULES
 from knn_ue_reproduce.tables import FilledTable
 
 
@@ -18,7 +18,7 @@ def to_markdown(results: Results, name: str = "results") -> str:
         lines += [f"*In progress: {what} not measured yet. They are listed at the end.*", ""]
     lines += _first_page(results, name)
     lines += ["## The paper's claims", "", f"**{len(results.verdicts)} claims: {counted(results.verdicts)}.**", ""]
-    lines += [ABOUT, "", *_overview(results), ""]
+    lines += [*(f"* {text}" for text in ABOUT), "", *_overview(results), ""]
     for filled in results.tables:
         lines += [f"## {_heading(filled)}", "", *_table(filled)]
     lines += ["## How it was made", ""]
@@ -48,7 +48,7 @@ def _first_page(results: Results, name: str) -> Iterator[str]:
     for grid in summary.grids:
         yield from (f"**{grid.title}**", "", *_grid(grid), "")
     if summary.grids:
-        yield from (RULE, "")
+        yield from ("How to read this:", "", *(f"* {text}" for text in RULES), "")
     if summary.caveats:
         yield from ("Before you compare:", "", *(f"* {text}." for text in summary.caveats), "")
     if summary.unranked:

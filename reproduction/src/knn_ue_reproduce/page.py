@@ -9,7 +9,7 @@ from knn_ue.report.html_tables import box, plain, prose
 from knn_ue_reproduce.figures import figures_of
 from knn_ue_reproduce.grids import EMPTY, Grid, counted, grids_of, overview_grid, verdict_grid
 from knn_ue_reproduce.results import ABOUT, Results
-from knn_ue_reproduce.summary import RULE, Summary
+from knn_ue_reproduce.summary import RULES, Summary
 from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.verdicts import Word
 
@@ -25,7 +25,8 @@ def to_html(results: Results) -> str:
     body.append(
         f'<section class="card lead"><p>{len(results.verdicts)} claims: {counted(results.verdicts)}.</p></section>'
     )
-    body += [f"<p>{_code(ABOUT)}</p>", box("Claims by table", _grid(overview_grid(results.tables), linked=True))]
+    body.append(f"<ul>{''.join(f'<li>{_code(text)}</li>' for text in ABOUT)}</ul>")
+    body.append(box("Claims by table", _grid(overview_grid(results.tables), linked=True)))
     body.append(f'<details><summary>How it was made</summary><dl class="facts">{facts}</dl></details>')
     if results.summary.missing:
         lacking = "".join(f"<li>{plain(text)}</li>" for text in results.summary.missing)
@@ -50,7 +51,7 @@ def _first_page(summary: Summary) -> Iterator[str]:
     for grid in summary.grids:
         yield box(grid.title, _grid(grid))
     if summary.grids:
-        yield f'<p class="soft">{prose(RULE)}</p>'
+        yield f'<ul class="soft">{"".join(f"<li>{prose(text)}</li>" for text in RULES)}</ul>'
     yield from (f'<p class="soft">{prose(text)}.</p>' for text in summary.caveats)
     yield from (f'<p class="soft">Not in the league: {prose(text)}.</p>' for text in summary.unranked)
     if summary.details:

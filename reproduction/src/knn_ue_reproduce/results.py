@@ -30,22 +30,26 @@ class Results:
         return [verdict for filled in self.tables for verdict in filled.verdicts]
 
 
+# How to read the tables and verdicts, a line each.
 ABOUT = (
-    "Each table gives the paper's number (mean ± standard deviation over five seeds) beside ours (mean ± sample "
-    "standard deviation over our seeds), by the published definition; where ours differs, it has a column of its own. "
-    "† is the paper's mark of a significant number. Bold: better than every other method with which it shares at least "
-    "two seeds, by a paired bootstrap over texts and seeds with Holm's correction. A claim is a difference that the "
-    "paper prints, also one that it does not call significant. In a verdict, `paper` and `ours` give both sides of the "
-    "claim, and the gain is above zero where the first side is better. A claim holds when its gain has the paper's "
-    "direction, its 95 % interval excludes zero, Holm's p is below 0.05, and the two digits of a table show it. It does "
-    "not hold when the interval, also after Holm's correction, excludes half of the paper's gain (any gain, where the "
-    "paper prints no numbers). Where the second side is nearer to a perfect score than that, there is no room for such "
-    "a gain: the claim would fail whatever the method does, and it cannot be tested here. A perfect ECE or MCE is the "
-    "one of labels that are drawn from the confidences, since bins of a few answers are never exact. Everything else "
-    "is undecided, also what only one seed shows. The verdict by our definition is held against the same numbers of "
-    "the paper, which are by the published one. A claim of no loss holds when the interval, also after Holm's "
-    "correction, excludes every loss above a stated one, and does not hold when it excludes every smaller one. The "
-    "t-test over seeds is the paper's test and decides nothing here."
+    "Numbers: the paper's (mean ± standard deviation over five seeds, † where the paper calls it significant) beside "
+    "ours (mean ± sample standard deviation over our seeds), by the published definition; where ours differs, it has a "
+    "column of its own. Bold: better than every other method with which it shares at least two seeds, by a paired "
+    "bootstrap over texts and seeds with Holm's correction.",
+    "A claim is a difference that the paper prints, also one that it does not call significant. `paper` and `ours` "
+    "give both sides of it, and the gain is above zero where the first side is better.",
+    "It holds when the gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below 0.05, and "
+    "the two digits of a table show it.",
+    "It does not hold when the interval, also after Holm's correction, excludes half of the paper's gain (any gain, "
+    "where the paper prints no numbers).",
+    "It cannot be tested here where the second side is nearer to a perfect score than that: it would fail whatever the "
+    "method does. A perfect ECE or MCE is that of labels drawn from the confidences, since bins of a few answers are "
+    "never exact.",
+    "Everything else is undecided, also what only one seed shows.",
+    "The verdict by our definition is held against the same numbers of the paper, which are by the published one.",
+    "A claim of no loss holds when the interval, also after Holm's correction, excludes every loss above a stated one, "
+    "and does not hold when it excludes every smaller one.",
+    "The t-test over seeds is the paper's test and decides nothing here.",
 )
 
 

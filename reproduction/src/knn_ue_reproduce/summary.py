@@ -23,19 +23,22 @@ from knn_ue_reproduce.variants import PASSES, MethodVariant
 
 _PLAIN = MethodVariant(method="softmax")
 
-RULE = (
-    "A rank is the share of the other methods that do better in a column (one measure of one test set), as a mean "
-    "over columns: 0 is the best of all everywhere, 100 the worst. It says how many are better, not by how much. Two "
-    "methods are compared by their means over the seeds that both have, and not at all where they share none. The "
-    "league is in the order of the mean of both ranks. Every test set counts the same, so that a task with more sets "
-    "counts more. In brackets: its 95 % interval, by a bootstrap over test sets and seeds; with few sets the true "
-    "uncertainty is larger. Wins, ties and losses are against every other method in every column, ours among them, by"
-    " the paired test of the tables. A win is significant: p < 0.05 and an interval without zero, not corrected for "
-    "the number of comparisons, so that about one in forty comparisons of equal methods is a win by chance, and one "
-    "in forty a loss; significant means the same above. The measures of one set are not independent, nor are methods "
-    "that are nearly the same: with two classes, vector and matrix scaling are. A tie is no significant difference, "
-    "which is not the same as none. What could not be tested is not counted. Methods that "
-    "were not measured in every column come last and have no number: their ranks are of other columns."
+# How to read the leagues, a line each.
+RULES = (
+    "Rank: the share of the other methods that do better in a column (one measure of one test set), as a mean over "
+    "columns. 0 is the best of all everywhere, 100 the worst. It says how many are better, not by how much.",
+    "Order: by the mean of both ranks. Every test set counts the same, so a task with more sets counts more. Two "
+    "methods are compared by their means over the seeds that both have, and not at all where they share none.",
+    "In brackets: the 95 % interval of the rank, by a bootstrap over test sets and seeds. With few sets the true "
+    "uncertainty is larger.",
+    "Wins, ties and losses: against every other method in every column, ours among them, by the paired test of the "
+    "tables. A win is significant, here and above: p < 0.05 and an interval without zero. What could not be tested is "
+    "not counted.",
+    "With many comparisons, some are significant by chance: they are not corrected for their number, so about one in "
+    "forty comparisons of equal methods is a win and one in forty a loss. The measures of one set are not independent, "
+    "nor are methods that are nearly the same, as vector and matrix scaling are with two classes.",
+    "A tie is no significant difference, which is not the same as none.",
+    "Methods that were not measured in every column come last and have no number: their ranks are of other columns.",
 )
 
 # What sets the numbers of a method apart from what its name promises, or from the numbers of others.
