@@ -58,11 +58,8 @@ def test_ours_win_where_their_numbers_are_best():
     assert "In domain the plain model is right on 76.0 % (home)" in text
     assert "In domain (1 set), `knn-ue` has the best mean rank of 5 methods: on average 0 % of the others do" in text
     assert "no other 95 % interval overlaps its own" in text
-    assert "Against the plain softmax `knn-ue` wins 4, ties 0 and loses 0 of 4 comparisons; against temperature" in text
-    assert (
-        "; out of domain, against `dac`, the best of the other methods there, it wins 2, ties 0 and loses 0 of 2"
-        in text
-    )
+    assert "Wins / ties / losses of `knn-ue` against the plain softmax 4 / 0 / 0, temperature scaling 4 / 0 / 0" in text
+    assert "; out of domain, against `dac`, the best of the other methods there, 2 / 0 / 0." in text
     assert "in 0 of 4 columns (a set and a measure) some other method is significantly better than `knn-ue`" in text
     assert "which loses 0 of 12 comparisons with others. In none of these columns does a method beat all of" in text
 
@@ -83,7 +80,7 @@ def test_ours_lose_where_their_numbers_are_worse():
 
     assert "`dac` has the best mean rank" in text
     assert "`knn-ue-no-label` is number 4 (75 %) and `knn-ue` is number 5 (100 %)" in text
-    assert "wins 0, ties 0 and loses 4 of 4 comparisons" in text
+    assert "against the plain softmax 0 / 0 / 4, temperature scaling 0 / 0 / 4" in text
     assert "Where ours lose: in 4 of 4 columns (a set and a measure) some other method is significantly better" in text
     assert "which loses 12 of 12 comparisons with others, to `softmax` 4, `temperature` 4 and `dac` 4" in text
     lost = "ECE and E-AURC: `dac`, `temperature` and 1 more"
@@ -98,7 +95,7 @@ def test_entities_are_compared_with_the_best_other_method_by_each_measure():
     text = told(outside=outside)
 
     assert "ECE 9.0 against 15.0 of `knn-ue` and E-AURC 60.0 against 50.0 of `softmax`" in text
-    assert "against all methods it wins 2, ties 0 and loses 2 of 4 comparisons" in text
+    assert "its wins / ties / losses against all methods are 2 / 0 / 2." in text
     assert "It alone is fitted on whole entities, the others on words" in text
 
 
@@ -111,7 +108,7 @@ def test_entities_are_compared_with_the_other_method_that_is_fitted_on_them():
 
     assert (
         "Only `platt-entity` is fitted on whole entities too, the others on words: it has ECE 8.0 against 9.0 and "
-        "E-AURC 70.0 against 60.0; `knn-ue-entity` wins 1, ties 0 and loses 1 of 2 comparisons with it." in text
+        "E-AURC 70.0 against 60.0; wins / ties / losses of `knn-ue-entity` against it are 1 / 0 / 1." in text
     )
     assert "It alone" not in text
 
@@ -127,10 +124,7 @@ def test_detection_names_the_best_and_the_place_of_ours():
 
     assert "by mean AUROC: `vim` 80.0 %, `softmax` 70.0 %, `knn-ue` 69.0 % and `familiarity` 75.0 %" in text
     assert "`familiarity` is number 2 (33 %) and `knn-ue` is number 4 (100 %)" in text
-    assert (
-        "Against all of them `familiarity` wins 2, ties 0 and loses 1 of 3 comparisons and `knn-ue` wins 0, ties 0 and "
-        "loses 3 of 3 comparisons" in text
-    )
+    assert "Wins / ties / losses against all of them: `familiarity` 2 / 0 / 1 and `knn-ue` 0 / 0 / 3." in text
 
 
 def test_the_best_detector_by_the_mean_need_not_be_the_first_by_rank():
@@ -278,7 +272,7 @@ def test_what_is_left_without_entities_is_said_even_where_ours_is_first_with_the
 
     assert "`knn-ue` has the best mean rank of 4 methods" in text
     assert "Texts alone (sentiment), by mean rank: in domain `dac` is first (0 %), `knn-ue` number 2 of 4" in text
-    assert "Out of domain, `knn-ue` wins 1, ties 0 and loses 0 of 1 comparisons with the plain softmax" in text
+    assert "Out of domain, its wins / ties / losses are 1 / 0 / 0 against the plain softmax" in text
     assert "Texts alone" not in told()
     assert "Texts alone" not in told(tagging=["sentiment"])
 

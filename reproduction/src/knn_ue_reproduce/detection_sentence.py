@@ -6,7 +6,7 @@ from statistics import fmean
 from knn_ue.report.headline import listed
 from knn_ue_reproduce.league import Column, in_all, league_of, of_measure, placed, record_of
 from knn_ue_reproduce.ours import DETECTOR, OURS, code
-from knn_ue_reproduce.phrases import in_words, many, places_of, shown_rank
+from knn_ue_reproduce.phrases import many, places_of, shown_rank
 
 _MAIN, _PLAIN = "knn-ue", "softmax"
 _BY_LENGTH = 75.0  # an AUROC, in percent, half-way from chance to certain
@@ -33,16 +33,14 @@ def detection_sentence(detected: Sequence[Column], lengths: Mapping[tuple[str, s
         for one in ranked
         if numbers[one.method] == 1 or one.method in (_MAIN, DETECTOR)
     ]
-    tested = [
-        f"{code(name)} {in_words(record)}" for name in (DETECTOR, _MAIN) if (record := record_of(detected, name)).total
-    ]
+    tested = [f"{code(name)} {record}" for name in (DETECTOR, _MAIN) if (record := record_of(detected, name)).total]
     aurocs = listed(f"{code(method)} {means[method]:.1f} %" for method in shown)
     parts = [
         f"OOD detection on {many(len(columns), 'set')}, by mean rank of {len(ranked)}: {listed(places)}; by mean "
         f"AUROC: {aurocs}",
         _by_task(columns, methods),
         _below_plain(columns),
-        f"Against all of them {listed(tested)}" if tested else "",
+        f"Wins / ties / losses against all of them: {listed(tested)}" if tested else "",
         _by_length(lengths),
     ]
     return f"{'. '.join(part for part in parts if part)}."

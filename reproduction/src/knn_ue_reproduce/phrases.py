@@ -4,15 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from knn_ue.report.headline import listed
-from knn_ue_reproduce.league import Column, Record, Standing, numbers_of
+from knn_ue_reproduce.league import Column, Standing, numbers_of
 from knn_ue_reproduce.ours import OURS, code
 
 _SHOWN_LEADERS = 3
-
-
-def in_words(record: Record) -> str:
-    """Return wins, ties and losses in words."""
-    return f"wins {record.wins}, ties {record.ties} and loses {record.losses} of {record.total} comparisons"
 
 
 def together(leaders: Sequence[Standing]) -> str:

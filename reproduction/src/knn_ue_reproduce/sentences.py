@@ -22,7 +22,6 @@ from knn_ue_reproduce.ours import (
 )
 from knn_ue_reproduce.phrases import (
     capital,
-    in_words,
     many,
     places_of,
     seeds_of,
@@ -149,15 +148,13 @@ def _against_others(evidence: Evidence) -> str | None:
         "temperature": "temperature scaling",
         "knn-ue-no-label": "itself without the label term",
     }
-    parts: list[str] = []
-    for rival, name in rivals.items():
-        record = record_of(evidence.scored, _MAIN, rival)
-        if record.total:
-            parts.append(f"against {name} {'it' if parts else code(_MAIN)} {in_words(record)}")
+    records = [(name, record_of(evidence.scored, _MAIN, rival)) for rival, name in rivals.items()]
+    parts = [f"{name} {record}" for name, record in records if record.total]
+    said = [f"against {listed(parts)}"] if parts else []
     if best is not None:
-        name = f"{rivals.get(best, code(best))}, the best of the other methods there,"
-        parts.append(f"out of domain, against {name} {'it' if parts else code(_MAIN)} {in_words(outside[best])}")
-    return f"{capital('; '.join(parts))}." if parts else None
+        name = rivals.get(best, code(best))
+        said.append(f"out of domain, against {name}, the best of the other methods there, {outside[best]}")
+    return f"Wins / ties / losses of {code(_MAIN)} {'; '.join(said)}." if said else None
 
 
 def _texts_alone(evidence: Evidence) -> str | None:
@@ -180,9 +177,9 @@ def _texts_alone(evidence: Evidence) -> str | None:
         parts.append(f"{where} {subject} number {numbers[_MAIN]} of {len(ranked)} ({shown_rank(ours)})")
     rivals = (("the plain softmax", _PLAIN), ("temperature scaling", "temperature"))
     records = [(name, record_of(kept["out of domain"], _MAIN, rival)) for name, rival in rivals]
-    tested = [f"{in_words(record)} with {name}" for name, record in records if record.total]
+    tested = [f"{record} against {name}" for name, record in records if record.total]
     tasks = listed(dict.fromkeys(column.setup for column in kept["in domain"]))
-    against = f". Out of domain, {code(_MAIN)} {listed(tested)}" if tested else ""
+    against = f". Out of domain, its wins / ties / losses are {listed(tested)}" if tested else ""
     return f"Texts alone ({tasks}), by mean rank: {'; '.join(parts)}{against}."
 
 
@@ -206,7 +203,7 @@ def _entities(evidence: Evidence) -> str | None:
         over = f" (over {many(common, 'common seed')})" if few else ""
         parts.append(f"{measure_of(measure).title} {ours:.1f} against {other:.1f} of {code(best)}{over}")
     record = record_of(columns, _ENTITY)
-    tested = f"; against all methods it {in_words(record)}" if record.total else ""
+    tested = f"; its wins / ties / losses against all methods are {record}" if record.total else ""
     return (
         f"On entities out of domain, {code(_ENTITY)} has on average {listed(parts)}, the best other method by each"
         f"{tested}. {_alike(columns)}."
@@ -225,7 +222,7 @@ def _alike(columns: Sequence[Column]) -> str:
         if (found := of_measure(chosen, measure))
     ]
     record = record_of(chosen, _ENTITY, ENTITY_PLATT)
-    tested = f"; {code(_ENTITY)} {in_words(record)} with it" if record.total else ""
+    tested = f"; wins / ties / losses of {code(_ENTITY)} against it are {record}" if record.total else ""
     alike = f"Only {code(ENTITY_PLATT)} is fitted on whole entities too, the others on words"
     return f"{alike}: it has {listed(means)}{tested}"
 
