@@ -3,39 +3,27 @@
 import numpy as np
 import pytest
 
-from knn_ue.data import PairRow, TextRow
-from knn_ue.metrics.detection import ood_measure
-from knn_ue_reproduce.lengths import familiar_length, length_aurocs
+from knn_ue_reproduce.lengths import best_auroc, length_aurocs, usual_length
 from knn_ue_reproduce.setups import folder_setups
 from knn_ue_reproduce.task_data import TaskData
 from tiny_data import tiny_scale
 
 
-def texts(*lengths):
-    return [TextRow("word " * length, "x") for length in lengths]
+def test_shorter_and_longer_than_all_training_rows_is_unusual():
+    assert usual_length(np.array([5, 6, 7, 8]), np.array([6, 2, 20])).tolist() == [1.0, 0.0, 0.0]
 
 
-def test_shorter_and_longer_than_all_training_rows_is_unfamiliar():
-    found = familiar_length(texts(5, 6, 7, 8), texts(6, 2, 20))
+def test_lengths_within_those_of_training_are_found_by_their_direction():
+    known, inside, outside = np.array([1, 50]), np.array([30, 40]), np.array([10, 20])
 
-    assert found.tolist() == [1.0, 0.0, 0.0]
-
-
-def test_pairs_are_as_long_as_both_texts():
-    train = [PairRow("a b", "c", "x"), PairRow("a b", "c d", "x")]
-
-    assert familiar_length(train, [PairRow("a", "b c", "x"), PairRow("a", "b", "x")]).tolist() == [1.0, 0.0]
+    assert best_auroc(known, inside, outside) == best_auroc(known, -inside, -outside) == 1.0
 
 
-def test_half_of_all_rows_are_found_by_chance_where_lengths_are_the_same():
+def test_equal_lengths_are_hardly_found():
     rng = np.random.default_rng(0)
-    train, inside, outside = (texts(*rng.integers(5, 50, 400)) for _ in range(3))
+    known, inside, outside = (rng.integers(5, 50, 400) for _ in range(3))
 
-    auroc = ood_measure(
-        "auroc", id_confidence=familiar_length(train, inside), ood_confidence=familiar_length(train, outside)
-    )
-
-    assert auroc == pytest.approx(0.5, abs=0.06)
+    assert best_auroc(known, inside, outside) == pytest.approx(0.5, abs=0.06)
 
 
 def test_every_set_of_texts_that_is_not_in_domain_is_measured_and_no_tagged_one(data):

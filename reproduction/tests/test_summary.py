@@ -82,7 +82,7 @@ def test_a_set_that_is_in_no_league_is_named_with_those_who_beat_ours_on_it():
     said = "the set tweets (sentiment): scored for its human votes, neither in domain nor another domain"
     assert said in found.unranked
     (losses,) = [text for text in found.sentences if text.startswith("Where ours lose")]
-    assert "The same is true of sets that are in no league: tweets (ECE: `softmax`)." in losses
+    assert "Outside the league, others also beat all of ours on tweets (ECE: `softmax`)." in losses
 
 
 def test_a_page_without_its_times_says_so():
@@ -204,7 +204,7 @@ def test_seeds_of_other_ways_to_search_are_counted_where_they_are_fewer():
     searched = Job(setup="sentiment", what=MethodVariant(method="knn-ue", n_neighbors=8), seed=0)
     cells = outcome(n_seeds=3).found | {searched: {"sets": {}}}
 
-    assert "1 seed of `mc-dropout` and of other ways to search" in summary(Outcome(found=cells)).sentences[0]
+    assert "`mc-dropout` and other ways to search have 1 seed." in summary(Outcome(found=cells)).sentences[0]
     assert "ways to search" not in summary(outcome(n_seeds=3)).sentences[0]
 
 

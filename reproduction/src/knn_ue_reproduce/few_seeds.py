@@ -1,11 +1,11 @@
 """What a few seeds allow to say: how far a mean over seeds and texts may be from the truth.
 
 The bootstrap shows how far texts and seeds scatter, not how little a few seeds tell about it: three seeds agree by
-chance once in four times, and where texts add no scatter of their own that would look sure. The error of a mean is the
-sum of two: that of texts, normal, and that of S seeds, whose own size is known from S seeds only, so that it has the t
-distribution with S - 1 degrees of freedom. The sum has no closed form (it is that of Behrens and Fisher): its tail is
-integrated. A t distribution with fitted degrees of freedom (Satterthwaite's) has much the same 95 % interval, but its
-tails, which decide where many claims are corrected for, are far too thin when seeds happen to agree.
+chance once in four times, and if the texts add little scatter, such agreement looks like certainty. The error of a
+mean is the sum of two: that of texts, normal, and that of S seeds, whose own size is known from S seeds only, so that
+it has the t distribution with S - 1 degrees of freedom. The sum has no closed form (it is that of Behrens and Fisher):
+its tail is integrated. A t distribution with fitted degrees of freedom (Satterthwaite's) has much the same 95 %
+interval, but its tails, which decide where many claims are corrected for, are far too thin when seeds happen to agree.
 """
 
 import math
@@ -19,29 +19,36 @@ from knn_ue_reproduce.statistics import LEVEL, PairedTest
 
 _NODES = np.linspace(-8.0, 8.0, 1601)
 _N_SHARES = 200
+_ROUNDING = 1e-12  # what a difference of 0 may be off
 
 
 def for_few_seeds(found: PairedTest) -> PairedTest:
     """Return the comparison with the bounds and the p-value that so few seeds allow, never narrower or smaller ones.
 
-    Where seeds are all the scatter there is, the p-value is that of the t-test.
+    Where seeds are all the scatter there is, both are those of the t-test. How far seeds scatter is computed back from
+    the t-test; where the mean difference is 0 it cannot be, and all scatter counts as theirs. Seeds whose differences
+    are all the same add none.
     """
-    if found.n_seeds < 2 or not found.low < found.high or not found.t_test < 1:
+    if found.n_seeds < 2 or not found.low < found.high or math.isnan(found.t_test):
         return found
     from scipy.stats import norm, t
 
     freedom = found.n_seeds - 1
-    of_seeds = abs(found.difference) / float(t.isf(found.t_test / 2, freedom))
     usual = float(norm.isf((1 - LEVEL) / 2))
-    of_all = max(of_seeds, (found.high - found.low) / (2 * usual))
+    of_draws = (found.high - found.low) / (2 * usual)
+    is_known = found.t_test < 1 and abs(found.difference) > _ROUNDING
+    of_seeds = abs(found.difference) / float(t.isf(found.t_test / 2, freedom)) if is_known else of_draws
     if of_seeds == 0:
         return found
+    of_all = max(of_seeds, of_draws)
     share = of_seeds / of_all
-    wider = bound_of(share, freedom) / usual
+    bound = bound_of(share, freedom)
+    wider = bound / usual
+    # Draws of two or three seeds are a few lumps, whose quantiles can lie nearer than the bound.
     return replace(
         found,
-        low=found.difference - wider * (found.difference - found.low),
-        high=found.difference + wider * (found.high - found.difference),
+        low=found.difference - max(bound * of_all, wider * (found.difference - found.low)),
+        high=found.difference + max(bound * of_all, wider * (found.high - found.difference)),
         p=max(found.p, min(1.0, 2 * tail(abs(found.difference) / of_all, share, freedom))),
         share=share,
     )

@@ -52,7 +52,7 @@ def verdict_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:
     heading = ("claim", "set", "measure", "verdict", "why", "paper", "ours", "gain [95 %]", "of the paper's gain")
     return Grid(
         title="Verdicts",
-        heading=(*heading, "p of no gain (Holm)", "p of half the gain (Holm)", "p (t-test)", "by our definition"),
+        heading=(*heading, "p of no gain (Holm)", "p against (Holm)", "p (t-test)", "by our definition"),
         lines=tuple(
             (
                 one.claim,
@@ -139,14 +139,15 @@ def counted(verdicts: Iterable[ClaimVerdict]) -> str:
     verdicts = list(verdicts)
     held, refuted, undecided, untested = ([one for one in verdicts if one.word == word] for word in get_args(Word))
     limits = (
-        _limits({"arithmetic": sum(not one.setup for one in held)}),
+        _limits(len(held), {"arithmetic": sum(not one.setup for one in held)}),
         "",
-        _limits({"with one seed only": sum(one.one_seed for one in undecided)}),
+        _limits(len(undecided), {"with one seed only": sum(one.one_seed for one in undecided)}),
         _limits(
+            len(untested),
             {
                 "without room for the paper's gain": sum(one.no_room for one in untested),
                 "not measured": sum(not one.measured for one in untested),
-            }
+            },
         ),
     )
     words = (("holds", "hold"), ("does not hold", "do not hold"), ("is undecided", "are undecided"))
@@ -157,7 +158,7 @@ def counted(verdicts: Iterable[ClaimVerdict]) -> str:
     )
 
 
-def _limits(counts: Mapping[str, int]) -> str:
+def _limits(n_all: int, counts: Mapping[str, int]) -> str:
     """Return how many are of which kind, in parentheses, nothing where none is."""
-    found = [f"{number} of them {words}" for words, number in counts.items() if number]
+    found = [words if number == n_all else f"{number} of them {words}" for words, number in counts.items() if number]
     return f" ({', '.join(found)})" if found else ""

@@ -42,10 +42,12 @@ ABOUT = (
     "the two digits of a table show it.",
     "It does not hold when the interval, also after Holm's correction, excludes half of the paper's gain (any gain, "
     "where the paper prints no numbers).",
-    "It cannot be tested here where the second side is nearer to a perfect score than that: it would fail whatever the "
-    "method does. A perfect ECE or MCE is that of labels drawn from the confidences, since bins of a few answers are "
-    "never exact.",
-    "Everything else is undecided, also what only one seed shows.",
+    "It cannot be tested here if the second side could improve by less than half of the paper's gain: it would fail "
+    "whatever the method does. ECE and MCE cannot fall to 0, since bins of a few answers are never exact, but to that "
+    "of labels drawn from the confidences (0 at the small scale, whose answers are not kept).",
+    "Everything else is undecided, including claims measured with only one seed.",
+    "p of no gain must be below 0.05 for a claim that holds. p against, which is of half the paper's gain, of any gain "
+    "or of the loss allowed, must be for a claim that does not hold. Both are corrected by Holm's method.",
     "The verdict by our definition is held against the same numbers of the paper, which are by the published one.",
     "A claim of no loss holds when the interval, also after Holm's correction, excludes every loss above a stated one, "
     "and does not hold when it excludes every smaller one.",

@@ -32,7 +32,6 @@ from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.variants import ENTITY_PLATT
 from knn_ue_reproduce.verdicts import ClaimVerdict
 
-N_SENTENCES = 10
 _MAIN, _PLAIN, _ENTITY = "knn-ue", "softmax", "knn-ue-entity"
 _CORE = ("sentiment", "nli", "ner", "detection", "brier")  # the paper's tables of calibration, ranking and detection
 
@@ -67,10 +66,8 @@ class Evidence:
 
 
 def sentences_of(evidence: Evidence) -> list[str]:
-    """Return the first ten sentences that there are numbers for; what is lost and what the claims came to are first."""
-    made = {make: make(evidence) for make in (*_NEEDED, *_WANTED)}
-    kept = [make for make, text in made.items() if text][:N_SENTENCES]
-    return [made[make] or "" for make in _ORDER if make in kept]
+    """Return the points that there are numbers for, ten at most."""
+    return [text for make in _MAKERS if (text := make(evidence))]
 
 
 def _scope(evidence: Evidence) -> str | None:
@@ -83,17 +80,17 @@ def _scope(evidence: Evidence) -> str | None:
     sets = {(column.setup, column.part) for column in columns}
     tasks = list(dict.fromkeys(column.setup for column in columns))
     known = [
-        f"{'F1 ' if column.measure == 'f1' else ''}{column.mean(_PLAIN):.1f} % ({column.part})"
+        f"{column.mean(_PLAIN):.1f} % ({'F1, ' if column.measure == 'f1' else ''}{column.part})"
         for column in evidence.learned
         if _PLAIN in column.values
     ]
-    learned = f" In domain the plain model is right on {listed(known)}." if known else ""
+    learned = f" The plain model's accuracy in domain is {listed(known)}." if known else ""
     fewer = evidence.other_seeds
-    searched = f"; {many(fewer, 'seed')} of `mc-dropout` and of other ways to search" if fewer else ""
+    searched = f"; `mc-dropout` and other ways to search have {many(fewer, 'seed')}" if fewer else ""
     return (
         f"{many(len(methods), 'method')} on {many(len(tasks), 'task')} ({listed(tasks)}) and "
-        f"{many(len(sets), 'labeled test set')}, with {seeds_of(columns)}{searched}, at the {evidence.scale} scale."
-        f"{learned}{f' {capital(nothing)}.' if nothing else ''}"
+        f"{many(len(sets), 'labeled test set')}, with {seeds_of(columns)}, at the {evidence.scale} "
+        f"scale{searched}.{learned}{f' {capital(nothing)}.' if nothing else ''}"
     )
 
 
@@ -114,11 +111,13 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
     leaders = [one for one in ranked if numbers[one.method] == 1]
     best, others = leaders[0], ranked[len(leaders) :]
     near = sum(one.low <= best.high for one in others)
-    order = "no other 95 % interval overlaps its own"
+    order = "no 95 % interval overlaps with that of the first"
     if near:
-        order = f"the 95 % intervals of {many(near, 'other')} overlap its own, so it is not shown to be the best"
+        order = (
+            f"the 95 % intervals of {many(near, 'other')} overlap with that of the first, so its place is not certain"
+        )
     following = f" Next is {code(others[0].method)} with {shown_rank(others[0])}; {order}." if others else ""
-    first = f"{code(best.method)} has" if len(leaders) == 1 else f"{together(leaders)} share"
+    first = f"{together(leaders)} {'has' if len(leaders) == 1 else 'share'}"
     n_sets = len({(column.setup, column.part) for column in columns})
     ours = [
         f"{code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})"
@@ -126,14 +125,14 @@ def _first(columns: Sequence[Column], where: str) -> str | None:
         if one.method in OURS
     ]
     ours += [
-        f"{code(one.method)}, in {one.n_columns} of {best.n_columns} columns, has {shown_rank(one)}"
+        f"{code(one.method)} has {shown_rank(one)} in {one.n_columns} of {best.n_columns} columns"
         for one in standings
         if one.method in OURS and one not in ranked
     ]
     placed_ours = f" Of ours, {listed(ours)}." if ours else ""
     return (
         f"{where} ({many(n_sets, 'set')}), {first} the best mean rank of {len(ranked)} methods: on average "
-        f"{shown_rank(best)} of the others do better.{following}{placed_ours}"
+        f"{shown_rank(best)} of the other methods score better in a column.{following}{placed_ours}"
     )
 
 
@@ -172,15 +171,15 @@ def _texts_alone(evidence: Evidence) -> str | None:
         if _MAIN not in numbers:
             return None
         (ours,) = (one for one in ranked if one.method == _MAIN)
+        tasks = listed(dict.fromkeys(column.setup for column in columns))
         leader = f"{code(ranked[0].method)} is first ({shown_rank(ranked[0])}), {code(_MAIN)}"
         subject = f"{code(_MAIN)} is" if numbers[_MAIN] == 1 else leader
-        parts.append(f"{where} {subject} number {numbers[_MAIN]} of {len(ranked)} ({shown_rank(ours)})")
+        parts.append(f"{where} ({tasks}) {subject} number {numbers[_MAIN]} of {len(ranked)} ({shown_rank(ours)})")
     rivals = (("the plain softmax", _PLAIN), ("temperature scaling", "temperature"))
     records = [(name, record_of(kept["out of domain"], _MAIN, rival)) for name, rival in rivals]
     tested = [f"{record} against {name}" for name, record in records if record.total]
-    tasks = listed(dict.fromkeys(column.setup for column in kept["in domain"]))
     against = f". Out of domain, its wins / ties / losses are {listed(tested)}" if tested else ""
-    return f"Texts alone ({tasks}), by mean rank: {'; '.join(parts)}{against}."
+    return f"Texts alone, by mean rank: {'; '.join(parts)}{against}."
 
 
 def _entities(evidence: Evidence) -> str | None:
@@ -200,13 +199,13 @@ def _entities(evidence: Evidence) -> str | None:
         ours, other = pairs[best]
         common = min(len(column.values[_ENTITY].keys() & column.values[best].keys()) for column in chosen)
         few = any(len(column.values[_ENTITY]) > common for column in chosen)
-        over = f" (over {many(common, 'common seed')})" if few else ""
-        parts.append(f"{measure_of(measure).title} {ours:.1f} against {other:.1f} of {code(best)}{over}")
+        over = f" on the same {many(common, 'seed')}" if few else ""
+        parts.append(f"By {measure_of(measure).title} it is {code(best)}: {other:.1f} against {ours:.1f}{over}.")
     record = record_of(columns, _ENTITY)
-    tested = f"; its wins / ties / losses against all methods are {record}" if record.total else ""
+    tested = f" Wins / ties / losses of {code(_ENTITY)} against all methods: {record}." if record.total else ""
     return (
-        f"On entities out of domain, {code(_ENTITY)} has on average {listed(parts)}, the best other method by each"
-        f"{tested}. {_alike(columns)}."
+        f"On entities out of domain, the best other method beside {code(_ENTITY)}, as a mean over sets: "
+        f"{' '.join(parts)}{tested} {_alike(columns)}."
     )
 
 
@@ -251,19 +250,21 @@ def _losses(evidence: Evidence) -> str | None:
         f"better than {code(_MAIN)}, which loses {total.losses} of {many(total.total, 'comparison')} with others{to}"
     )
     n_lost = sum(bool(better_than_ours(column)) for column in tested)
-    beaten = f"In {n_lost} of these columns a method beats all of ours: {lost_by_set(tested)}"
+    beaten = f"In {n_lost} of the {many(len(tested), 'column')} a method beats all of ours: {lost_by_set(tested)}"
     if not n_lost:
-        beaten = "In none of these columns does a method beat all of ours"
+        beaten = f"In none of the {many(len(tested), 'column')} does a method beat all of ours"
     elsewhere = lost_by_set(evidence.voted)
-    apart = f" The same is true of sets that are in no league: {elsewhere}." if elsewhere else ""
-    return f"Where ours lose: {alone}. {beaten}.{apart}"
+    apart = f" Outside the league, others also beat all of ours on {elsewhere}." if elsewhere else ""
+    return f"Where ours lose, apart from OOD detection: {alone}. {beaten}.{apart}{_human(evidence)}"
 
 
 def _claims(evidence: Evidence) -> str | None:
     if not any(one.setup for one in evidence.verdicts):  # arithmetic alone is no experiment
         return None
     known = [one.precision for one in evidence.verdicts if not math.isnan(one.precision)]
-    power = f"; the median 95 % interval is ± {median(known):.1f} times the paper's gain" if known else ""
+    power = (
+        f"; the median half-width of the 95 % intervals is {median(known):.1f} times the paper's gain" if known else ""
+    )
     differ = any(one.differs for one in evidence.verdicts)
     caution = " Encoder, data and size differ from the paper's, and each table says how." if differ else ""
     core = [one for one in evidence.verdicts if one.table in _CORE]
@@ -284,7 +285,8 @@ def _claims(evidence: Evidence) -> str | None:
     )
 
 
-def _human(evidence: Evidence) -> str | None:
+def _human(evidence: Evidence) -> str:
+    """Return how close ours is to the votes of people, nothing where there are none."""
     tables = [filled for filled in evidence.tables if filled.table.name == "human"]
     pairs = [
         (block.rows[_MAIN]["human"].mean, block.rows[_PLAIN]["human"].mean)
@@ -294,7 +296,7 @@ def _human(evidence: Evidence) -> str | None:
     ]
     known = [(ours, plain) for ours, plain in pairs if ours is not None and plain is not None]
     if not known:
-        return None
+        return ""
     columns = [
         Column(setup=setup, part=part, measure="human", values={_MAIN: {}, _PLAIN: {}}, unit=100.0, tests=tests)
         for filled in tables
@@ -302,10 +304,12 @@ def _human(evidence: Evidence) -> str | None:
         if setup not in evidence.unlearned and (tests := by_measure.get("human", {}))
     ]
     record = record_of(columns, _MAIN, _PLAIN)
-    tested = f" (significantly on {record.wins}, significantly less close on {record.losses})" if record.total else ""
+    tested = f" (significantly closer on {record.wins}, significantly less close on {record.losses})"
+    if not record.wins + record.losses:
+        tested = "; no difference is significant" if record.total else ""
     nearer = sum(ours < plain for ours, plain in known)
     return (
-        f"Where human votes are known, {code(_MAIN)} is closer to them than the plain softmax on {nearer} of "
+        f" Where human votes are known, {code(_MAIN)} is closer to them than the plain softmax on {nearer} of "
         f"{many(len(known), 'set')}{tested}."
     )
 
@@ -313,18 +317,20 @@ def _human(evidence: Evidence) -> str | None:
 def _times(evidence: Evidence) -> str | None:
     blocks = [block for filled in evidence.tables if filled.table.name == "time" for block in filled.times]
     parts = [
-        f"{block.rows[_MAIN].ratio:.2f} times as long as the plain softmax ({block.title.split(':')[0]}"
-        f"{', measured while other jobs ran' if block.busy else ''})"
+        f"{listed(f'{code(name)} {block.rows[name].ratio:.2f}' for name in (_MAIN, _ENTITY) if name in block.rows)} "
+        f"({block.title.split(':')[0]}{', measured while other jobs ran' if block.busy else ''})"
         for block in blocks
         if _MAIN in block.rows
     ]
-    return f"With the model's own pass, {code(_MAIN)} takes {listed(parts)}." if parts else None
+    return (
+        f"Inference time with the model's own pass, in times that of the plain softmax: {'; '.join(parts)}."
+        if parts
+        else None
+    )
 
 
-_Maker = Callable[[Evidence], str | None]
-_NEEDED: tuple[_Maker, ...] = (_scope, _first_inside, _first_outside, _texts_alone, _losses, _claims)
-_WANTED: tuple[_Maker, ...] = (_against_others, _entities, _detection, _human, _times)
-_ORDER: tuple[_Maker, ...] = (
+# In the order of the page.
+_MAKERS: tuple[Callable[[Evidence], str | None], ...] = (
     _scope,
     _first_inside,
     _first_outside,
@@ -332,7 +338,6 @@ _ORDER: tuple[_Maker, ...] = (
     _against_others,
     _entities,
     _detection,
-    _human,
     _times,
     _losses,
     _claims,

@@ -28,7 +28,7 @@ from knn_ue_reproduce.variants import PASSES, MethodVariant
 Means = Mapping[tuple[str, str, str, str], float]
 # By setup and method: what to say of a model that did not learn.
 Unlearned = Mapping[str, Mapping[MethodVariant, str]]
-# The error that the second side of a claim would have if it were perfectly calibrated.
+# The error that a side of a claim would have if it were perfectly calibrated, the lower of both.
 Floor = Callable[[Claim, PairedTest], float]
 Word = Literal["holds", "does not hold", "undecided", "cannot be tested here"]
 
