@@ -6,7 +6,6 @@ from pathlib import Path
 DOCS = Path(__file__).parent.parent / "docs"
 LEAGUE = "League: ECE, E-AURC and Brier score"
 DETECTORS = "League of OOD detection"
-LENGTHS = "OOD detection of texts by the number of words alone"
 _TABLE = r"((?:^\|.*\n)+)"
 
 

@@ -96,7 +96,7 @@ def test_entities_are_compared_with_the_best_other_method_by_each_measure():
 
     text = told(outside=outside)
 
-    assert "By ECE it is `knn-ue`: 15.0 against 9.0. By E-AURC it is `softmax`: 50.0 against 60.0." in text
+    assert "is by ECE `knn-ue`, 15.0 against 9.0 and by E-AURC `softmax`, 50.0 against 60.0." in text
     assert "Wins / ties / losses of `knn-ue-entity` against all methods: 2 / 0 / 2." in text
     assert "It alone is fitted on whole entities, the others on words" in text
 
@@ -163,7 +163,7 @@ def test_entities_say_over_which_seeds_a_rival_with_fewer_is_compared():
         values = found.values | {"label-smoothing": {0: 12.0, 1: 12.0}}
         outside.append(replace(found, values=values))
 
-    assert "By ECE it is `label-smoothing`: 12.0 against 9.0 on the same 2 seeds." in told(outside=outside)
+    assert "by ECE `label-smoothing`, 12.0 against 9.0 on the same 2 seeds and" in told(outside=outside)
 
 
 def test_with_one_seed_nothing_is_significant_and_nothing_is_called_so():
@@ -291,7 +291,7 @@ def test_numbers_of_entities_are_of_the_seeds_that_both_methods_have():
 
     text = " ".join(sentences_of(evidence({"softmax": 6.0, "knn-ue": 2.0}, outside=columns, tagging=["ner"])))
 
-    assert "By ECE it is `platt-entity`: 12.0 against 8.0" in text  # not 5.0, its mean over both seeds
+    assert "by ECE `platt-entity`, 12.0 against 8.0" in text  # not 5.0, its mean over both seeds
 
 
 def test_sets_where_our_detector_finds_less_than_the_softmax_are_named():

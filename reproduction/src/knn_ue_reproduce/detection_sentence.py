@@ -69,14 +69,12 @@ def _by_length(columns: Sequence[Column], lengths: Mapping[tuple[str, str], floa
     more = [
         f"{one.part} ({lengths[one.setup, one.part]:.1f} %, {code(DETECTOR)} {one.mean(DETECTOR):.1f} %)"
         for one in columns
-        if DETECTOR in one.values and lengths.get((one.setup, one.part), 0.0) > one.mean(DETECTOR)
+        if DETECTOR in one.values and round(lengths.get((one.setup, one.part), 0.0), 1) > round(one.mean(DETECTOR), 1)
     ]
     parts += [f"The number of words detects more than {code(DETECTOR)} on {listed(more)}"] if more else []
     others = [one for one in columns if (one.setup, one.part) not in easy]
     means = sorted(_means(others).items(), key=lambda one: -one[1]) if others else []
-    shown = [name for name, _ in means if name not in OURS][:1] + [
-        one for one in (DETECTOR, _PLAIN) if one in dict(means)
-    ]
+    shown = {*[name for name, _ in means if name not in OURS][:1], DETECTOR, _PLAIN} & dict(means).keys()
     if shown:
         best = listed(f"{code(name)} {mean:.1f} %" for name, mean in means if name in shown)
         parts.append(f"On the other {many(len(others), 'set')} the mean AUROC is {best}")

@@ -200,12 +200,12 @@ def _entities(evidence: Evidence) -> str | None:
         common = min(len(column.values[_ENTITY].keys() & column.values[best].keys()) for column in chosen)
         few = any(len(column.values[_ENTITY]) > common for column in chosen)
         over = f" on the same {many(common, 'seed')}" if few else ""
-        parts.append(f"By {measure_of(measure).title} it is {code(best)}: {other:.1f} against {ours:.1f}{over}.")
+        parts.append(f"by {measure_of(measure).title} {code(best)}, {other:.1f} against {ours:.1f}{over}")
     record = record_of(columns, _ENTITY)
     tested = f" Wins / ties / losses of {code(_ENTITY)} against all methods: {record}." if record.total else ""
     return (
-        f"On entities out of domain, the best other method beside {code(_ENTITY)}, as a mean over sets: "
-        f"{' '.join(parts)}{tested} {_alike(columns)}."
+        f"On entities out of domain, the best other method, with its mean over sets against that of {code(_ENTITY)}, "
+        f"is {' and '.join(parts)}.{tested} {_alike(columns)}."
     )
 
 
