@@ -40,6 +40,24 @@ def test_one_task_may_have_an_encoder_of_its_own(data, encoder, tmp_path, monkey
     assert invoke(*arguments[:-2], "--encoder", f"nli={tmp_path}").exit_code == 1  # cased, which ner needs, is not here
 
 
+def test_a_table_needs_only_the_encoders_of_its_own_tasks(data, encoder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--scale", "reference", "--data", data, "--out", tmp_path, "--report-only")
+    others = [word for task in ("sentiment", "nli", "intent") for word in ("--encoder", f"{task}={encoder}")]
+
+    shown = invoke("sentiment", *arguments, *others)
+
+    assert shown.exit_code == 0, shown.output
+    assert "fetch_cased.py --out cased" in invoke("ner", *arguments, *others).output
+
+
+def test_the_folder_of_the_page_is_made(tmp_path):
+    page = tmp_path / "new" / "page.md"
+
+    assert invoke("toy", "--out", tmp_path, "--page", page).exit_code == 0
+    assert "121.57" in page.read_text()
+
+
 def test_the_toy_table_needs_no_model_and_no_data(tmp_path):
     shown = invoke("toy", "--out", tmp_path)
 

@@ -5,9 +5,9 @@ import os
 import platform
 import random
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -115,7 +115,7 @@ class Reproduction:
         return make_plan(self.setups)
 
     @cached_property
-    def runners(self) -> dict[str, TaskRunner]:
+    def runners(self) -> Mapping[str, TaskRunner]:
         """A runner for each task."""
         return self._runners(CellStore(self.request.cells or self.request.out / "cells", self.request.out / "work"))
 
@@ -209,9 +209,7 @@ class Reproduction:
         precision = self._precisions(models)
         if precision:
             facts["precision"] = precision
-        for setup in self.runners.values():
-            if by_setup[setup.setup.name]:
-                facts[setup.setup.name] = self._training_fact(setup)
+        facts |= {name: self._training_fact(self.runners[name]) for name, found in by_setup.items() if found}
         facts["versions"] = ", ".join(f"{name} {found}" for name in _LIBRARIES if (found := _version(name)))
         facts["machine"] = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         return facts
@@ -241,8 +239,8 @@ class Reproduction:
             differences[str(job)] = difference_of(found[job], content, seeds, plain)
         return differences | {str(job): Difference(largest=math.inf) for job in again.failed}
 
-    def _runners(self, store: CellStore) -> dict[str, TaskRunner]:
-        return {setup.name: self._runner(setup, store) for setup in self.setups}
+    def _runners(self, store: CellStore) -> Mapping[str, TaskRunner]:
+        return _Runners({setup.name: partial(self._runner, setup, store) for setup in self.setups})
 
     def _runner(self, setup: Setup, store: CellStore) -> TaskRunner:
         name = self.request.task_encoders.get(setup.name) or self.request.encoder or self.scale.encoders[setup.name]
@@ -296,6 +294,25 @@ class Reproduction:
         return found, [name for name in tried if name in found]
 
 
+class _Runners(Mapping[str, TaskRunner]):
+    """Runners, each made when it is asked for: a table needs only the encoders of its own tasks."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], TaskRunner]]) -> None:
+        self._makers = makers
+        self._made: dict[str, TaskRunner] = {}
+
+    def __getitem__(self, name: str) -> TaskRunner:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
 def write_results(results: Results, out: Path) -> list[Path]:
     """Write results.md with its pictures, .tex, .csv, league.csv, verdicts.csv and results.html; return the files.
 
@@ -320,6 +337,7 @@ def write_page(results: Results, path: Path) -> list[Path]:
     files = {path: to_markdown(results, path.stem)}
     for picture in results.summary.pictures:
         files[path.with_name(picture_file(path.stem, picture.setup))] = picture.file
+    path.parent.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         file.write_text(text, encoding="utf-8")
     return list(files)

@@ -72,7 +72,7 @@ def run_jobs(runners: Mapping[str, TaskRunner], jobs: Sequence[Job], say: Say, *
     began = time.perf_counter()
     ordered = in_order(jobs)
     known = {} if fresh else read_jobs(runners, ordered).found
-    clock = _Clock(next((runner.scale.name for runner in runners.values()), "small"), ordered, known)
+    clock = _Clock(runners[ordered[0].setup].scale.name if ordered else "small", ordered, known)
     postponed: list[Job] = []
     for number, job in enumerate(ordered, start=1):
         if not _do(job, runners[job.setup], outcome, clock, say, f"[{number}/{len(ordered)}]", fresh, wait=False):
