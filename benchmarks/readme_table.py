@@ -108,7 +108,7 @@ def detectors() -> str:
         f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, "
         f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} %. By mean rank over sets, it is number "
         f"{places['familiarity']} of {len(places)}{behind} ([{seeds(RESULTS)}](docs/results_reference.md)). On {easy} "
-        f"sets of texts, the number of words alone detects too; on all others, the mean AUROC is {apart} "
+        f"sets of texts, the number of words alone detects too; without them, the mean AUROC is {apart} "
         "([more sets, with matching lengths](docs/familiarity_results.md))."
     )
 
@@ -116,8 +116,7 @@ def detectors() -> str:
 def _apart_from_length() -> tuple[str, str]:
     """Return on how many sets of texts the length alone detects, and the means on all other sets, as the page says."""
     found = re.search(
-        r"On (\d+ of \d+) sets of texts \([^)]*\) the number of words alone .*? "
-        r"On the other \d+ sets the mean AUROC is (.*?)\.\n",
+        r"On (\d+ of \d+) sets of texts the number of words alone .*?; without them, the mean AUROC is (.*?)\.\n",
         RESULTS.read_text(encoding="utf-8"),
     )
     if found is None:

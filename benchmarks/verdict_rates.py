@@ -6,12 +6,12 @@ directions. The second is of tables with 20 claims: the share with at least one 
 (`knn_ue_reproduce.few_seeds`, `verdicts`). Run: python benchmarks/verdict_rates.py (about 10 minutes on one core)
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from knn_ue_reproduce.claims import Claim
-from knn_ue_reproduce.few_seeds import for_few_seeds
 from knn_ue_reproduce.plan import Block
 from knn_ue_reproduce.published import Published
 from knn_ue_reproduce.statistics import PairedTest, Replicates
@@ -20,7 +20,14 @@ from knn_ue_reproduce.verdicts import ALPHA, judge
 
 N_EXPERIMENTS, N_TABLES, N_CLAIMS, N_DRAWS = 4_000, 300, 20, 2_000
 N_SEEDS = (2, 3, 4, 5, 8)
-SCATTER = ((0.6, 0.01), (0.6, 0.6), (0.2, 1.0))  # of texts, of seeds, in points of ECE
+# Of texts, the same for all seeds; of seeds; of texts, for the model of each seed; in points of ECE.
+SCATTER = ((0.6, 0.01, 0.0), (0.6, 0.6, 0.0), (0.2, 1.0, 0.0), (0.2, 0.2, 1.0))
+SHOWN = (
+    "texts alone",
+    "texts and seeds alike",
+    "seeds, five times as much as texts",
+    "texts, differently for each seed",
+)
 PAPER_GAIN = 3.47
 CLAIM = Claim(
     table="sentiment",
@@ -34,27 +41,30 @@ CLAIM = Claim(
 
 
 def experiment(
-    rng: np.random.Generator, gain: float, n_seeds: int, scatter: tuple[float, float], n_draws: int
+    rng: np.random.Generator, gain: float, n_seeds: int, scatter: tuple[float, float, float], n_draws: int
 ) -> PairedTest:
     """Return the comparison of an experiment whose true gain, in points, is `gain`; the other side has 5 points."""
-    of_texts, of_seeds = scatter
-    by_seed = -(gain + of_texts * rng.normal() + of_seeds * rng.normal(size=n_seeds)) / 100
+    of_texts, of_seeds, of_each = scatter
+    by_seed = -(gain + of_texts * rng.normal() + math.hypot(of_seeds, of_each) * rng.normal(size=n_seeds)) / 100
     drawn = by_seed[:, None] + of_texts / 100 * rng.normal(size=n_draws)
+    drawn += of_each / 100 * rng.normal(size=(n_seeds, n_draws))
     both = Replicates(
         methods=("knn-ue", "softmax"),
         measured=0.05 + np.stack([by_seed, np.zeros_like(by_seed)]),
         drawn=0.05 + np.stack([drawn, np.zeros_like(drawn)]),
     )
-    return for_few_seeds(both.compare("knn-ue", "softmax"))
+    return both.compare("knn-ue", "softmax")
 
 
-def wrong_claims(rng: np.random.Generator, n_seeds: int, scatter: tuple[float, float]) -> float:
+def wrong_claims(rng: np.random.Generator, n_seeds: int, scatter: tuple[float, float, float]) -> float:
     """Return the share of experiments without any gain that look like one, the mean of both directions."""
     found = [experiment(rng, 0.0, n_seeds, scatter, 200) for _ in range(N_EXPERIMENTS)]
     return sum((one.low > 0 or one.high < 0) and one.p < ALPHA for one in found) / N_EXPERIMENTS / 2
 
 
-def wrong_tables(rng: np.random.Generator, n_seeds: int, scatter: tuple[float, float], gain: float, word: str) -> float:
+def wrong_tables(
+    rng: np.random.Generator, n_seeds: int, scatter: tuple[float, float, float], gain: float, word: str
+) -> float:
     """Return the share of tables in which some claim with this true gain has the verdict `word`."""
     claims = [replace(CLAIM, block=replace(CLAIM.block, part=str(number))) for number in range(N_CLAIMS)]
     n_wrong = 0
@@ -70,20 +80,17 @@ def wrong_tables(rng: np.random.Generator, n_seeds: int, scatter: tuple[float, f
 
 
 def main() -> None:
-    """Print both tables, a row for each number of seeds."""
-    shown = [f"texts {a:g}, seeds {b:g}" for a, b in SCATTER]
-    print("| seeds |", " | ".join(shown), "|\n| ---: |" + " ---: |" * len(SCATTER))
-    for n_seeds in N_SEEDS:
-        rng = np.random.default_rng(n_seeds)
-        rates = [wrong_claims(rng, n_seeds, both) for both in SCATTER]
-        print(f"| {n_seeds} |", " | ".join(f"{100 * rate:.1f} %" for rate in rates), "|", flush=True)
-    kinds = {"holds": 0.0, "does not hold": PAPER_GAIN / 2}
-    print("\n| seeds |", " | ".join(f"wrong {word!r}, {one}" for one in shown for word in kinds), "|")
-    print("| ---: |" + " ---: |" * len(SCATTER) * 2)
-    for n_seeds in N_SEEDS:
-        rng = np.random.default_rng(n_seeds)
-        rates = [wrong_tables(rng, n_seeds, both, gain, word) for both in SCATTER for word, gain in kinds.items()]
-        print(f"| {n_seeds} |", " | ".join(f"{100 * rate:.1f} %" for rate in rates), "|", flush=True)
+    """Print both tables, a row for each kind of scatter."""
+    head = " | ".join(f"{n_seeds} seeds" for n_seeds in N_SEEDS)
+    print(f"| what scatters | {head} |\n| --- |{' --: |' * len(N_SEEDS)}")
+    for words, scatter in zip(SHOWN, SCATTER, strict=True):
+        rates = [wrong_claims(np.random.default_rng(n_seeds), n_seeds, scatter) for n_seeds in N_SEEDS]
+        print(f"| {words} |", " | ".join(f"{100 * rate:.1f} %" for rate in rates), "|", flush=True)
+    print(f"\n| what scatters | wrong verdict | {head} |\n| --- | --- |{' --: |' * len(N_SEEDS)}")
+    for words, scatter in zip(SHOWN, SCATTER, strict=True):
+        for word, gain in (("holds", 0.0), ("does not hold", PAPER_GAIN / 2)):
+            rates = [wrong_tables(np.random.default_rng(n), n, scatter, gain, word) for n in N_SEEDS]
+            print(f"| {words} | {word} |", " | ".join(f"{100 * rate:.1f} %" for rate in rates), "|", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,18 @@ def test_others_are_compared_on_all_texts_and_seeds(measured):
     assert (pair.n_texts, pair.n_seeds) == (None, 2)
 
 
+def test_answers_that_do_not_give_the_number_of_the_table_are_not_tested(measured):
+    _, outcome = measured
+    job = Job(setup="sentiment", what=KNN, seed=1)
+    away = outcome.found[job]["sets"]["away"]
+    changed = outcome.found[job] | {"sets": outcome.found[job]["sets"] | {"away": away | {"ece": away["ece"] + 0.03}}}
+
+    found = compared(measured, Outcome(found=outcome.found | {job: changed}))
+
+    assert pair_of(found, "softmax", "knn-ue") is None
+    assert pair_of(compared(measured), "softmax", "knn-ue") is not None
+
+
 def test_a_trial_of_fewer_seeds_or_draws_leaves_what_was_compared(measured):
     runner, outcome = measured
     compared(measured)

@@ -49,6 +49,20 @@ def test_a_measure_of_packed_answers_is_that_of_the_answers(name, answers):
     assert found == pytest.approx(expected, abs=0.05 / measure.unit, nan_ok=True)
 
 
+@pytest.mark.parametrize("spread", [1e-6, 1e-11], ids=["single", "double"])
+def test_confidences_that_hardly_differ_keep_their_ranking(spread):
+    random = np.random.default_rng(0)
+    answers = Answers(confidence=1 / 150 + spread * random.random(2000), group=np.arange(2000))
+    others = Answers(confidence=1 / 150 + spread * (random.random(2000) - 0.5), group=np.arange(2000))
+
+    kept = [unpack(pack(one)) for one in (answers, others)]
+    expected, found = (detection_of(*pair)["detection_auroc"] for pair in ((answers, others), kept))
+
+    assert expected > 0.8
+    assert found == pytest.approx(expected, abs=1e-3)
+    assert pack(texts(2000, 2))["confidence.log_odds"].dtype == np.float16
+
+
 @given(hnp.arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 1)))
 def test_probabilities_come_back_within_a_thousandth_in_their_order(confidence):
     back = unpack(pack(Answers(confidence=confidence, group=np.arange(len(confidence))))).confidence

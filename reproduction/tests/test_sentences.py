@@ -56,19 +56,21 @@ def test_ours_win_where_their_numbers_are_best():
 
     assert "5 methods on 1 task (sentiment) and 2 labeled test sets, with 3 seeds, at the small scale." in text
     assert "The plain model's accuracy in domain is 76.0 % (home)." in text
-    assert "In domain (1 set), `knn-ue` has the best mean rank of 5 methods: on average 0 % of the other" in text
-    assert "; no 95 % interval overlaps with that of the first." in text
-    assert "Wins / ties / losses of `knn-ue` against the plain softmax 4 / 0 / 0, temperature scaling 4 / 0 / 0" in text
-    assert "; out of domain, against `dac`, the best of the other methods there, 2 / 0 / 0." in text
-    assert "in 0 of 4 columns (a set and a measure) some other method is significantly better than `knn-ue`" in text
-    assert "which loses 0 of 12 comparisons with others. In none of the 4 columns does a method beat" in text
+    assert (
+        "In domain (1 set), `knn-ue` has the best mean rank of 5 methods: 0 % of the others score better, on average; "
+        "next is `knn-ue-no-label` with 25 %. Out of domain" in text
+    )
+    assert "Wins / ties / losses of `knn-ue` in all columns: 4 / 0 / 0 against the plain softmax, 4 / 0 / 0" in text
+    assert "Out of domain, it has 2 / 0 / 0 against `dac`, the best other method there." in text
+    assert "in 0 of 4 columns (a measure of a set) some other method is significantly better than `knn-ue`" in text
+    assert "which loses 0 of 12 comparisons with others. A method beats all of ours in 0 of the 4 columns." in text
 
 
 def test_methods_that_are_equal_share_the_first_place():
     text = told(means={"dac": 2.0})
 
-    assert "In domain (1 set), `dac` and `knn-ue` share the best mean rank of 5 methods: on average 12 % of" in text
-    assert "`knn-ue-no-label` is number 3 (50 %)" in text
+    assert "In domain (1 set), `dac` and `knn-ue` share the best mean rank of 5 methods: 12 % of the others" in text
+    assert "next is `knn-ue-no-label` with 50 %." in text
     assert "`knn-ue` is number" not in text
     assert "4 methods (`knn-ue-no-label` and `knn-ue` among them) share the best mean rank of 5 methods" in told(
         means=dict.fromkeys(("temperature", "dac", "knn-ue-no-label"), 2.0)
@@ -79,14 +81,23 @@ def test_ours_lose_where_their_numbers_are_worse():
     text = told(means={"knn-ue": 9.0, "knn-ue-no-label": 8.0})
 
     assert "`dac` has the best mean rank" in text
-    assert "`knn-ue-no-label` is number 4 (75 %) and `knn-ue` is number 5 (100 %)" in text
-    assert "against the plain softmax 0 / 0 / 4, temperature scaling 0 / 0 / 4" in text
-    assert (
-        "Where ours lose, apart from OOD detection: in 4 of 4 columns (a set and a measure) some other method" in text
-    )
-    assert "which loses 12 of 12 comparisons with others, to `softmax` 4, `temperature` 4 and `dac` 4" in text
-    lost = "ECE and E-AURC: `dac`, `temperature` and 1 more"
-    assert f"In 4 of the 4 columns a method beats all of ours: home ({lost}); away ({lost})." in text
+    assert "next is `temperature` with 25 %. `knn-ue` is number 5 (100 %)." in text
+    assert "0 / 0 / 4 against the plain softmax, 0 / 0 / 4 against temperature scaling" in text
+    assert "Where ours lose: in 4 of 4 columns (a measure of a set) some other method" in text
+    assert "which loses 12 of 12 comparisons with others, most to `softmax` (4) and `temperature` (4)." in text
+    assert "A method beats all of ours in 4 of the 4 columns: see *Where ours lose*." in text
+
+
+def test_a_place_that_other_intervals_reach_is_called_uncertain():
+    columns = [
+        column({"softmax": 6.0, "dac": dac, "knn-ue": ours}, part=str(part))
+        for part, (dac, ours) in enumerate(((1.0, 2.0), (2.0, 1.0), (2.0, 1.0)))
+    ]
+
+    text = told(inside=columns)
+
+    assert "`knn-ue` has the best mean rank of 3 methods" in text
+    assert "This is not certain: the 95 % intervals of 1 other overlap with that of the first." in text
 
 
 def test_entities_are_compared_with_the_best_other_method_by_each_measure():
@@ -96,8 +107,9 @@ def test_entities_are_compared_with_the_best_other_method_by_each_measure():
 
     text = told(outside=outside)
 
-    assert "is by ECE `knn-ue`, 15.0 against 9.0 and by E-AURC `softmax`, 50.0 against 60.0." in text
-    assert "Wins / ties / losses of `knn-ue-entity` against all methods: 2 / 0 / 2." in text
+    ece, e_aurc = "ECE of 9.0 (best other: `knn-ue`, 15.0)", "E-AURC of 60.0 (best other: `softmax`, 50.0)"
+    assert f"On entities out of domain, `knn-ue-entity` has a mean {ece} and {e_aurc}." in text
+    assert "It has 2 / 0 / 2 against all methods (wins / ties / losses)." in text
     assert "It alone is fitted on whole entities, the others on words" in text
 
 
@@ -109,8 +121,8 @@ def test_entities_are_compared_with_the_other_method_that_is_fitted_on_them():
     text = told(outside=outside)
 
     assert (
-        "Only `platt-entity` is fitted on whole entities too, the others on words: it has ECE 8.0 against 9.0 and "
-        "E-AURC 70.0 against 60.0; wins / ties / losses of `knn-ue-entity` against it are 1 / 0 / 1." in text
+        "Of the others, only `platt-entity` is fitted on whole entities too (ECE 8.0 and E-AURC 70.0); against it "
+        "`knn-ue-entity` has 1 / 0 / 1." in text
     )
     assert "It alone" not in text
 
@@ -124,9 +136,10 @@ def test_detection_names_the_best_and_the_place_of_ours():
 
     text = told(detected=detected)
 
-    assert "by mean AUROC: `vim` 80.0 %, `softmax` 70.0 %, `knn-ue` 69.0 % and `familiarity` 75.0 %" in text
-    assert "`familiarity` is number 2 (33 %) and `knn-ue` is number 4 (100 %)" in text
-    assert "against all other methods, by AUROC and FPR@95: `familiarity` 2 / 0 / 1 and `knn-ue` 0 / 0 / 3." in text
+    assert (
+        "1 set: of 4 methods, `vim` is first by mean rank, `familiarity` is number 2 and `knn-ue` is number 4." in text
+    )
+    assert "AUROC: `vim` 80.0 %, `familiarity` 75.0 %, `softmax` 70.0 % and `knn-ue` 69.0 %." in text
 
 
 def test_the_best_detector_by_the_mean_need_not_be_the_first_by_rank():
@@ -138,8 +151,8 @@ def test_the_best_detector_by_the_mean_need_not_be_the_first_by_rank():
 
     text = told(detected=detected)
 
-    assert "by mean rank of 4: `vim` is number 1 (11 %), `familiarity` is number 2 (22 %)" in text
-    assert "by mean AUROC: `familiarity` 73.0 %" in text
+    assert "of 4 methods, `vim` is first by mean rank, `familiarity` is number 2" in text
+    assert "Mean AUROC: `familiarity` 73.0 %, `vim` 60.7 %" in text
 
 
 def test_a_detector_whose_mean_hides_the_tasks_where_it_loses_is_told_by_task():
@@ -151,9 +164,9 @@ def test_a_detector_whose_mean_hides_the_tasks_where_it_loses_is_told_by_task():
 
     text = told(detected=detected)
 
-    assert "by mean AUROC: `familiarity` 81.5 %, `vim` 63.0 %, `softmax` 50.0 % and `knn-ue` 50.0 %" in text
-    assert "`familiarity` is first on sentiment (99.0 %, `vim` 60.0 %), but not on ner (64.0 %, `vim` 66.0 %)" in text
-    assert "is first on" not in told(detected=detected[1:])  # one task: the mean over all hides nothing
+    assert "Mean AUROC: `familiarity` 81.5 %, `vim` 63.0 %" in text
+    assert "`familiarity` is not the best on ner." in text
+    assert "not the best" not in told(detected=detected[:1])
 
 
 def test_entities_say_over_which_seeds_a_rival_with_fewer_is_compared():
@@ -163,7 +176,7 @@ def test_entities_say_over_which_seeds_a_rival_with_fewer_is_compared():
         values = found.values | {"label-smoothing": {0: 12.0, 1: 12.0}}
         outside.append(replace(found, values=values))
 
-    assert "by ECE `label-smoothing`, 12.0 against 9.0 on the same 2 seeds and" in told(outside=outside)
+    assert "ECE of 9.0 (best other: `label-smoothing`, 12.0 with the same 2 seeds)" in told(outside=outside)
 
 
 def test_with_one_seed_nothing_is_significant_and_nothing_is_called_so():
@@ -231,8 +244,8 @@ def test_claims_on_calibration_are_counted_apart_from_those_on_search():
     text = told(verdicts=found)
 
     assert "Of 3 claims of the paper, 2 hold, 1 does not hold" in text
-    assert "Of the 1 on calibration, ranking and OOD detection, 0 hold, 1 does not hold" in text
-    assert "Of the" not in told(verdicts=found[:1])
+    assert "On calibration, ranking and OOD detection, 0 of 1 hold and 1 does not." in text
+    assert "On calibration" not in told(verdicts=found[:1])
 
 
 def test_the_papers_own_encoder_and_data_do_not_differ_from_the_papers():
@@ -272,10 +285,11 @@ def test_what_is_left_without_entities_is_said_even_where_ours_is_first_with_the
     text = " ".join(sentences_of(evidence(texts, **known)))
 
     assert "`knn-ue` has the best mean rank of 4 methods" in text
-    assert "Texts alone, by mean rank: in domain (sentiment) `dac` is first (0 %), `knn-ue` number 2 of 4" in text
-    assert "Out of domain, its wins / ties / losses are 1 / 0 / 0 against the plain softmax" in text
-    assert "Texts alone" not in told()
-    assert "Texts alone" not in told(tagging=["sentiment"])
+    place = "number 2 of 4 {} (33 %; first is `dac` with 0 %)"
+    assert f"On texts alone, `knn-ue` is {place.format('in domain')} and {place.format('out of domain')}." in text
+    assert "Against temperature scaling, it has 2 / 0 / 0 (wins / ties / losses)." in text
+    assert "On texts alone" not in told()
+    assert "On texts alone" not in told(tagging=["sentiment"])
 
 
 def test_numbers_of_entities_are_of_the_seeds_that_both_methods_have():
@@ -291,7 +305,7 @@ def test_numbers_of_entities_are_of_the_seeds_that_both_methods_have():
 
     text = " ".join(sentences_of(evidence({"softmax": 6.0, "knn-ue": 2.0}, outside=columns, tagging=["ner"])))
 
-    assert "by ECE `platt-entity`, 12.0 against 8.0" in text  # not 5.0, its mean over both seeds
+    assert "ECE of 8.0 (best other: `platt-entity`, 12.0" in text  # not 5.0, its mean over both seeds
 
 
 def test_sets_where_our_detector_finds_less_than_the_softmax_are_named():
@@ -302,8 +316,8 @@ def test_sets_where_our_detector_finds_less_than_the_softmax_are_named():
         for part, ours in (("near", 60.0), ("far", 99.0))
     ]
 
-    assert "The AUROC of `familiarity` is below that of the plain softmax on near." in told(detected=detected)
-    assert "below that of the plain softmax" not in told(detected=detected[1:])
+    assert "`familiarity` is below the softmax on near." in told(detected=detected)
+    assert "below the softmax" not in told(detected=detected[1:])
 
 
 def test_sets_that_the_length_alone_tells_are_said_to_show_little():
@@ -312,16 +326,16 @@ def test_sets_that_the_length_alone_tells_are_said_to_show_little():
 
     text = told(detected=detected, lengths=lengths)
 
-    assert "a high AUROC there may only reflect length" in text
-    assert "On 1 of 2 sets of texts (short) the number of words alone has an AUROC of at least 75 %" in text
+    assert "On 1 of 2 sets of texts the number of words alone has an AUROC of at least 75 %" in text
     assert "number of words" not in told(detected=detected, lengths={("nli", "alike"): 62.0})
 
 
 def test_losses_on_a_set_in_no_league_are_said_too():
     voted = [column({"sdm": 1.0, "knn-ue": 2.0}, part="votes"), column({"sdm": 3.0, "knn-ue": 2.0}, part="votes")]
 
-    assert "Outside the league, others also beat all of ours on votes (ECE: `sdm`)." in told(voted=voted)
-    assert "Outside the league" not in told(voted=voted[1:])
+    said = "A method beats all of ours in 0 of the 4 columns and on 1 set outside the league: see *Where ours lose*."
+    assert said in told(voted=voted)
+    assert "outside the league" not in told(voted=voted[1:])
 
 
 def test_claims_that_the_paper_calls_significant_are_counted_alone():
@@ -329,7 +343,7 @@ def test_claims_that_the_paper_calls_significant_are_counted_alone():
 
     text = told(verdicts=found)
 
-    assert "Of the 1 among these that the paper marks as significant (†), 0 hold, 1 does not hold" in text
+    assert "Of these, the paper calls 1 significant (†): 0 of 1 hold and 1 does not." in text
     assert "†" not in told(verdicts=found[1:])
 
 
@@ -349,5 +363,5 @@ def test_sets_that_the_length_tells_are_left_out_of_a_second_mean():
 
     text = told(detected=detected, lengths=lengths)
 
-    assert "On the other 1 set the mean AUROC is `vim` 66.0 %, `familiarity` 64.0 % and `softmax` 50.0 %." in text
-    assert "The number of words detects more than `familiarity` on long (85.0 %, `familiarity` 80.0 %)." in text
+    said = "without them, the mean AUROC is `vim` 66.0 %, `familiarity` 64.0 % and `softmax` 50.0 %."
+    assert f"On 2 of 3 sets of texts the number of words alone has an AUROC of at least 75 %; {said}" in text

@@ -150,7 +150,7 @@ def test_seeds_that_disagree_widen_the_interval_as_much_as_their_mean_scatters()
     found = replicates.compare("a", "b")
 
     standard_error = by_seed.std(ddof=1) / math.sqrt(5)
-    assert (found.high - found.low) / (2 * 1.96) == pytest.approx(standard_error, rel=0.1)
+    assert (found.high - found.low) / 2 == pytest.approx(stats.t.isf(0.025, 4) * standard_error, rel=0.01)
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def results():
 
 
 def test_those_who_saw_fewer_texts_or_did_not_learn_are_in_no_league_and_that_is_said(results):
-    (league, _) = results.summary.grids
+    league = results.summary.grids[0]
 
     assert [line[1] for line in league.lines] == ["knn-ue", "temperature", "softmax"]
     assert results.summary.unranked == (
@@ -82,7 +82,9 @@ def test_a_set_that_is_in_no_league_is_named_with_those_who_beat_ours_on_it():
     said = "the set tweets (sentiment): scored for its human votes, neither in domain nor another domain"
     assert said in found.unranked
     (losses,) = [text for text in found.sentences if text.startswith("Where ours lose")]
-    assert "Outside the league, others also beat all of ours on tweets (ECE: `softmax`)." in losses
+    assert "A method beats all of ours in 0 of the 3 columns and on 1 set outside the league: see *Where" in losses
+    (grid,) = [grid for grid in found.grids if grid.title.startswith("Where ours lose")]
+    assert grid.lines == (("tweets", "sentiment", "softmax", "–", "–"),)
 
 
 def test_a_page_without_its_times_says_so():
@@ -214,4 +216,11 @@ def test_what_the_number_of_words_detects_stands_beside_the_detectors():
     table = make_plan(SETUPS)["sentiment"]
     found = summarize(SETUPS, SMALL, outcome(), [FilledTable(table=table)], {}, lengths=lengths)
 
-    assert found.grids[-1].lines == (("tweets", "sentiment", "97.5", "–", "98.0 (posterior)"),)
+    assert found.grids[-1].lines[0] == ("amazon", "sentiment", "97.0", "92.0", "98.0 (posterior)", "–")
+    assert found.grids[-1].lines[-1] == ("tweets", "sentiment", "97.0", "92.0", "98.0 (posterior)", "97.5")
+
+
+def test_the_best_other_detector_of_a_set_has_all_seeds():
+    found = summary(outcome(n_seeds=2, without={("temperature", 1)}))
+
+    assert {line[4] for line in found.grids[-1].lines} == {"–"}  # temperature has one seed of two

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from knn_ue_reproduce.claims import Claim, TimeClaim, claims_of, time_claims_of
-from knn_ue_reproduce.few_seeds import for_few_seeds
 from knn_ue_reproduce.grids import counted
 from knn_ue_reproduce.plan import Block, make_plan
 from knn_ue_reproduce.published import Published
@@ -373,7 +372,7 @@ def simulated_tables(gain, *, n_seeds, of_texts, of_seeds, n_runs=100, n_claims=
                 measured=0.05 + np.stack([by_seed, np.zeros_like(by_seed)]),
                 drawn=0.05 + np.stack([drawn, np.zeros_like(drawn)]),
             )
-            found = for_few_seeds(both.compare("knn-ue", "softmax"))
+            found = both.compare("knn-ue", "softmax")
             pairs["sentiment", claim.block.part] = {"ece": {("knn-ue", "softmax"): found}}
         tables.append([verdict.word for verdict in judge(claims, pairs, {})])
     return tables

@@ -68,9 +68,7 @@ def reproduce(
             "--times/--no-times", help="Measure only times (idle machine), or everything except times (busy machine)."
         ),
     ] = None,
-    draws: Annotated[
-        int, typer.Option(min=10, help="Bootstrap draws for each verdict. Below 1,100 no NER claim can hold.")
-    ] = 2000,
+    draws: Annotated[int, typer.Option(min=10, help="Bootstrap draws for each verdict.")] = 2000,
     page: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write the page to cite here, as Markdown with pictures next to it."),

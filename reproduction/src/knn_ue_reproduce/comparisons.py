@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 from knn_ue.demo.cache import key_of
 from knn_ue_reproduce.answers import Answers
 from knn_ue_reproduce.cells import CellName, file_name
-from knn_ue_reproduce.few_seeds import for_few_seeds
-from knn_ue_reproduce.measures import DETECTION, MEASURES, AnswerMeasure, DetectionMeasure
+from knn_ue_reproduce.measures import DETECTION, MEASURES, AnswerMeasure, DetectionMeasure, measure_of
 from knn_ue_reproduce.plan import Block
 from knn_ue_reproduce.run import Job, Outcome
 from knn_ue_reproduce.score import read_answers, score_name
@@ -26,8 +26,9 @@ from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 
 # Raised when a change of ours changes comparisons of the same cells.
-_REVISION = 2
-_KEPT = ("first", "second", "difference", "low", "high", "p", "t_test")
+_REVISION = 3
+_APART = 1.0  # what a number of the kept answers may differ from that of a table, in the unit of the table
+_KEPT = ("first", "second", "difference", "low", "high", "p", "t_test", "share")
 
 # By measure, then by pair of methods.
 PairedTests = dict[str, dict[tuple[str, str], PairedTest]]
@@ -55,8 +56,36 @@ def compare_block(
             continue
         seeds = {variant: sorted(found_jobs(outcome, block.setup, variant)) for variant in group}
         for name, pairs in _kept(runner, table, block, seeds, measures, only, n_bootstrap).items():
-            found[name] |= pairs
+            # mc-dropout is compared on fewer texts than its cells are of.
+            found[name] |= pairs if only else _as_in_the_table(name, pairs, block, seeds, outcome)
     return found
+
+
+def _as_in_the_table(
+    measure: str,
+    pairs: Mapping[tuple[str, str], PairedTest],
+    block: Block,
+    seeds: Mapping[MethodVariant, Sequence[int]],
+    outcome: Outcome,
+) -> dict[tuple[str, str], PairedTest]:
+    """Return the pairs whose kept answers give the numbers of the cells: rounding them may merge confidences."""
+    cells = {str(variant): found_jobs(outcome, block.setup, variant) for variant in seeds}
+    scores = {
+        method: {seed: outcome.found[job]["sets"][block.part].get(measure) for seed, job in jobs.items()}
+        for method, jobs in cells.items()
+    }
+    unit = measure_of(measure).unit
+
+    def agree(method: str, other: str, mean: float) -> bool:
+        shared = [scores[method][seed] for seed in scores[method].keys() & scores[other].keys()]
+        known = [score for score in shared if score is not None]
+        return len(known) < len(shared) or not unit * abs(fmean(known) - mean) > _APART
+
+    return {
+        (first, second): found
+        for (first, second), found in pairs.items()
+        if not found.n_seeds or (agree(first, second, found.first) and agree(second, first, found.second))
+    }
 
 
 def measures_of(names: Sequence[str]) -> dict[str, Resampled]:
@@ -194,10 +223,9 @@ def _numbers(found: PairedTest) -> list[float]:
 
 
 def _comparison(numbers: Sequence[float | None]) -> PairedTest:
-    """Return what is kept, the numbers of the draws, as far as its seeds allow to say it."""
     *known, n_seeds = (float("nan") if number is None else number for number in numbers)
     values: dict[str, Any] = dict(zip(_KEPT, known, strict=True))
-    return for_few_seeds(PairedTest(**values, n_seeds=int(n_seeds)))
+    return PairedTest(**values, n_seeds=int(n_seeds))
 
 
 def pair_of(found: Mapping[tuple[str, str], PairedTest], first: str, second: str) -> PairedTest | None:

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from knn_ue.report.headline import listed
-from knn_ue_reproduce.league import Column, in_all, league_of, of_measure, placed, record_of
+from knn_ue_reproduce.league import Column, in_all, league_of, of_measure, placed
 from knn_ue_reproduce.ours import DETECTOR, OURS, code
-from knn_ue_reproduce.phrases import many, places_of, shown_rank
+from knn_ue_reproduce.phrases import many, places_of, together
 
 _MAIN, _PLAIN = "knn-ue", "softmax"
-_BY_LENGTH = 75.0  # an AUROC, in percent, half-way from chance to certain
+BY_LENGTH = 75.0  # an AUROC, in percent, half-way from chance to certain
 
 
 def detection_sentence(detected: Sequence[Column], lengths: Mapping[tuple[str, str], float]) -> str | None:
@@ -18,24 +18,20 @@ def detection_sentence(detected: Sequence[Column], lengths: Mapping[tuple[str, s
     means = _means(columns)
     if not {_MAIN, _PLAIN} <= means.keys():
         return None
-    ordered = sorted(means, key=lambda method: -means[method])
-    best_other = next(name for name in ordered if name not in OURS)
-    shown = dict.fromkeys((ordered[0], best_other, _PLAIN, _MAIN, *(one for one in (DETECTOR,) if one in means)))
+    best_other = max((name for name in means if name not in OURS), key=means.__getitem__)
     ranked = placed(league_of(detected))
     numbers = places_of(ranked)
-    places = [
-        f"{code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})"
-        for one in ranked
-        if numbers[one.method] == 1 or one.method in (_MAIN, DETECTOR)
-    ]
-    tested = [f"{code(name)} {record}" for name in (DETECTOR, _MAIN) if (record := record_of(detected, name)).total]
-    aurocs = listed(f"{code(method)} {means[method]:.1f} %" for method in shown)
+    leaders = [one for one in ranked if numbers[one.method] == 1]
+    ours = [one for one in (DETECTOR, _MAIN) if numbers.get(one, 1) > 1]
+    places = [f"{together(leaders)} {'is' if len(leaders) == 1 else 'are'} first by mean rank"]
+    places += [f"{code(name)} is number {numbers[name]}" for name in ours]
+    shown = sorted({best_other, _PLAIN, _MAIN, *({DETECTOR} & means.keys())}, key=lambda name: -means[name])
+    aurocs = listed(f"{code(name)} {means[name]:.1f} %" for name in shown)
+    n_sets = len(columns)
     parts = [
-        f"OOD detection on {many(len(columns), 'set')}, by mean rank of {len(ranked)}: {listed(places)}; by mean "
-        f"AUROC: {aurocs}",
-        _by_task(columns),
-        _below_plain(columns),
-        f"Wins / ties / losses against all other methods, by AUROC and FPR@95: {listed(tested)}" if tested else "",
+        f"OOD detection on {many(n_sets, 'set')}: of {len(ranked)} methods, {listed(places)}. "
+        f"{'Mean AUROC' if n_sets > 1 else 'AUROC'}: {aurocs}",
+        _where_behind(columns),
         _by_length(columns, lengths),
     ]
     return f"{'. '.join(part for part in parts if part)}."
@@ -51,51 +47,39 @@ def _means(columns: Sequence[Column]) -> dict[str, float]:
     }
 
 
-def _below_plain(columns: Sequence[Column]) -> str:
-    """Return the sets where our detector finds less than the confidence of the plain model."""
+def _where_behind(columns: Sequence[Column]) -> str:
+    """Return on which tasks our detector is not first, and on which sets it finds less than the softmax."""
+    behind = [task for task, (ours, best) in _by_task(columns).items() if ours < best]
     below = [one.part for one in columns if DETECTOR in one.values and one.is_better(_PLAIN, DETECTOR)]
-    return f"The AUROC of {code(DETECTOR)} is below that of the plain softmax on {listed(below)}" if below else ""
+    parts = [f"not the best on {listed(behind)}"] if behind else []
+    parts += [f"below the softmax on {listed(below)}"] if below else []
+    return f"{code(DETECTOR)} is {' and '.join(parts)}" if parts else ""
+
+
+def _by_task(columns: Sequence[Column]) -> dict[str, tuple[float, float]]:
+    """Return by task the mean AUROC of our detector and the best of any other: one mean over all would hide it."""
+    found = {}
+    for task in dict.fromkeys(column.setup for column in columns):
+        means = _means([column for column in columns if column.setup == task])
+        others = [mean for name, mean in means.items() if name != DETECTOR]
+        if DETECTOR in means and others:
+            found[task] = (means[DETECTOR], max(others))
+    return found
 
 
 def _by_length(columns: Sequence[Column], lengths: Mapping[tuple[str, str], float]) -> str:
-    """Return on which sets the texts are shorter or longer, and who detects best on the others."""
-    easy = {key: auroc for key, auroc in lengths.items() if auroc >= _BY_LENGTH}
+    """Return on how many sets the texts are shorter or longer, and who detects best on the others."""
+    easy = {key for key, auroc in lengths.items() if auroc >= BY_LENGTH}
     if not easy:
         return ""
-    parts = [
-        f"On {len(easy)} of {many(len(lengths), 'set')} of texts ({listed(part for _, part in easy)}) the number of "
-        f"words alone has an AUROC of at least {_BY_LENGTH:.0f} %, so a high AUROC there may only reflect length"
-    ]
-    more = [
-        f"{one.part} ({lengths[one.setup, one.part]:.1f} %, {code(DETECTOR)} {one.mean(DETECTOR):.1f} %)"
-        for one in columns
-        if DETECTOR in one.values and round(lengths.get((one.setup, one.part), 0.0), 1) > round(one.mean(DETECTOR), 1)
-    ]
-    parts += [f"The number of words detects more than {code(DETECTOR)} on {listed(more)}"] if more else []
     others = [one for one in columns if (one.setup, one.part) not in easy]
     means = sorted(_means(others).items(), key=lambda one: -one[1]) if others else []
     shown = {*[name for name, _ in means if name not in OURS][:1], DETECTOR, _PLAIN} & dict(means).keys()
+    rest = ""
     if shown:
         best = listed(f"{code(name)} {mean:.1f} %" for name, mean in means if name in shown)
-        parts.append(f"On the other {many(len(others), 'set')} the mean AUROC is {best}")
-    return ". ".join(parts)
-
-
-def _by_task(columns: Sequence[Column]) -> str:
-    """Return on which tasks our detector has the highest mean AUROC and on which not: one mean over all hides it."""
-    tasks = dict.fromkeys(column.setup for column in columns)
-    ahead: list[str] = []
-    behind: list[str] = []
-    for task in tasks:
-        means = _means([column for column in columns if column.setup == task])
-        others = [name for name in means if name != DETECTOR]
-        if DETECTOR not in means or not others:
-            return ""
-        best = max(others, key=means.__getitem__)
-        numbers = f"{means[DETECTOR]:.1f} %, {code(best)} {means[best]:.1f} %"
-        (ahead if means[DETECTOR] >= means[best] else behind).append(f"{task} ({numbers})")
-    if len(tasks) < 2:
-        return ""
-    parts = [f"is first on {listed(ahead)}"] if ahead else []
-    parts += [f"not on {listed(behind)}" if ahead else f"is first on no task: {listed(behind)}"] if behind else []
-    return f"{code(DETECTOR)} {', but '.join(parts)}"
+        rest = f"; without {'it' if len(easy) == 1 else 'them'}, the mean AUROC is {best}"
+    return (
+        f"On {len(easy)} of {many(len(lengths), 'set')} of texts the number of words alone has an AUROC of at least "
+        f"{BY_LENGTH:.0f} %{rest}"
+    )

@@ -1,57 +1,42 @@
 """What a few seeds allow to say: how far a mean over seeds and texts may be from the truth.
 
-The bootstrap shows how far texts and seeds scatter, not how little a few seeds tell about it: three seeds agree by
-chance once in four times, and if the texts add little scatter, such agreement looks like certainty. The error of a
-mean is the sum of two: that of texts, normal, and that of S seeds, whose own size is known from S seeds only, so that
-it has the t distribution with S - 1 degrees of freedom. The sum has no closed form (it is that of Behrens and Fisher):
-its tail is integrated. A t distribution with fitted degrees of freedom (Satterthwaite's) has much the same 95 %
-interval, but its tails, which decide where many claims are corrected for, are far too thin when seeds happen to agree.
+The error of a mean is the sum of two: that of texts, normal, and that of S seeds, whose own size is known from S seeds
+only, so that it has the t distribution with S - 1 degrees of freedom: three seeds agree by chance once in four times,
+and if the texts add little scatter, such agreement looks like certainty. The sum has no closed form (it is that of
+Behrens and Fisher): its tail is integrated. A t distribution with fitted degrees of freedom (Satterthwaite's) has much
+the same 95 % interval, but its tails, which decide where many claims are corrected for, are far too thin when seeds
+happen to agree.
 """
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue_reproduce.statistics import LEVEL, PairedTest
 
+LEVEL = 0.95
 _NODES = np.linspace(-8.0, 8.0, 1601)
 _N_SHARES = 200
 _ROUNDING = 1e-12  # what a difference of 0 may be off
 
 
-def for_few_seeds(found: PairedTest) -> PairedTest:
-    """Return the comparison with the bounds and the p-value that so few seeds allow, never narrower or smaller ones.
+def bound_and_p(difference: float, of_texts: float, of_seeds: float, n_seeds: int) -> tuple[float, float, float]:
+    """Return how far the 95 % bounds of a mean difference are away, its two-sided p-value and the share of seeds.
 
-    Where seeds are all the scatter there is, both are those of the t-test. How far seeds scatter is computed back from
-    the t-test; where the mean difference is 0 it cannot be, and all scatter counts as theirs. Seeds whose differences
-    are all the same add none.
+    `of_texts` and `of_seeds` are its standard errors; with one seed there is only the first. NaN where one is.
+
+    >>> [round(x, 3) for x in bound_and_p(1.96, 1.0, 0.0, 8)]
+    [1.96, 0.05, 0.0]
     """
-    if found.n_seeds < 2 or not found.low < found.high or math.isnan(found.t_test):
-        return found
-    from scipy.stats import norm, t
-
-    freedom = found.n_seeds - 1
-    usual = float(norm.isf((1 - LEVEL) / 2))
-    of_draws = (found.high - found.low) / (2 * usual)
-    is_known = found.t_test < 1 and abs(found.difference) > _ROUNDING
-    of_seeds = abs(found.difference) / float(t.isf(found.t_test / 2, freedom)) if is_known else of_draws
-    if of_seeds == 0:
-        return found
-    of_all = max(of_seeds, of_draws)
-    share = of_seeds / of_all
-    bound = bound_of(share, freedom)
-    wider = bound / usual
-    # Draws of two or three seeds are a few lumps, whose quantiles can lie nearer than the bound.
-    return replace(
-        found,
-        low=found.difference - max(bound * of_all, wider * (found.difference - found.low)),
-        high=found.difference + max(bound * of_all, wider * (found.high - found.difference)),
-        p=max(found.p, min(1.0, 2 * tail(abs(found.difference) / of_all, share, freedom))),
-        share=share,
-    )
+    total = math.hypot(of_texts, of_seeds)
+    if math.isnan(total) or math.isnan(difference):
+        return math.nan, math.nan, 0.0
+    if total < _ROUNDING:
+        return 0.0, float(abs(difference) < _ROUNDING), 0.0
+    share = of_seeds / total
+    p = min(1.0, 2 * tail(abs(difference) / total, share, n_seeds - 1))
+    return bound_of(share, n_seeds - 1) * total, p, share
 
 
 def of_bound(measured: float, low: float, bound: float, *, share: float = 0.0, n_seeds: int = 2) -> float:
@@ -82,7 +67,7 @@ def tail(error: float, share: float, freedom: int) -> float:
 
     if share == 0:
         return float(norm.sf(error))
-    if share == 1:
+    if share > 1 - _ROUNDING:
         return float(t.sf(error, freedom))
     density = norm.pdf(_NODES)
     of_seeds = t.sf((error - math.sqrt(1 - share**2) * _NODES) / share, freedom)
@@ -95,6 +80,8 @@ def bound_of(share: float, freedom: int) -> float:
     >>> round(bound_of(0.0, 1), 2), round(bound_of(1.0, 1), 2)
     (1.96, 12.71)
     """
+    if share == 0:
+        return float(_bounds(1)[0])
     return float(np.interp(share, np.linspace(0.0, 1.0, _N_SHARES + 1), _bounds(freedom)))
 
 

@@ -9,8 +9,11 @@ import numpy.typing as npt
 from knn_ue.arrays import FloatArray
 from knn_ue_reproduce.answers import Answers
 
-# Probabilities as log-odds in half precision: 0.9998 and 0.9999 stay apart, and no probability moves by 0.001.
+# Probabilities as log-odds in half precision: 0.9998 and 0.9999 stay apart, and no probability moves by 0.001. Where
+# that makes many different ones equal, as those near 1 / classes, ranking would change: they keep more digits.
 _LOG_ODDS = "log_odds"
+_MERGED = 0.01  # the share of all rows that may become one value
+_FEW = 8  # rows of which a few are equal by chance
 _AS_THEY_ARE = ("correct", "missed", "labels")
 
 
@@ -29,7 +32,7 @@ def pack(answers: Answers) -> dict[str, npt.NDArray[Any]]:
     if len(scores) and not (scores.min() >= 0 and scores.max() <= 1):
         packed["confidence"] = scores.astype(np.float32)
     else:
-        packed[f"confidence.{_LOG_ODDS}"] = _log_odds(scores)
+        packed[f"confidence.{_LOG_ODDS}"] = _short(_log_odds(scores))
     for name in _AS_THEY_ARE:
         values = getattr(answers, name)
         if values is not None:
@@ -38,7 +41,7 @@ def pack(answers: Answers) -> dict[str, npt.NDArray[Any]]:
         packed["group"] = _small(np.asarray(answers.group))
     if answers.probs is not None:
         kept = answers.probs[:, :1] if answers.probs.shape[1] == 2 else answers.probs
-        packed[f"probs.{_LOG_ODDS}"] = _log_odds(kept)
+        packed[f"probs.{_LOG_ODDS}"] = _log_odds(kept).astype(np.float16)
     if answers.human is not None:
         packed["human"] = answers.human.astype(np.float16)
     return packed
@@ -64,12 +67,27 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> Answers:
     return Answers(**found)
 
 
-def _log_odds(probs: FloatArray) -> npt.NDArray[np.float16]:
+def _log_odds(probs: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
-        odds: npt.NDArray[np.float16] = (np.log(probs) - np.log1p(-np.asarray(probs, dtype=np.float64))).astype(
-            np.float16
-        )
+        odds: FloatArray = np.log(probs) - np.log1p(-np.asarray(probs, dtype=np.float64))
     return odds
+
+
+def _short(odds: FloatArray) -> npt.NDArray[np.floating[Any]]:
+    """Return the log-odds of answers (n,) in as few digits as keep apart what is different."""
+    for precision in (np.float16, np.float32):
+        shorter: npt.NDArray[np.floating[Any]] = odds.astype(precision)
+        if not _merges(shorter, odds):
+            return shorter
+    return odds
+
+
+def _merges(shorter: npt.NDArray[np.floating[Any]], values: FloatArray) -> bool:
+    """Say whether more than a few different values became the same one."""
+    _, same = np.unique(shorter, return_inverse=True)
+    different = np.unique(np.stack([same, values]), axis=1)[0]
+    largest = np.bincount(different.astype(np.int64)).max(initial=0)
+    return bool(largest > max(_FEW, _MERGED * len(values)))
 
 
 def _small(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

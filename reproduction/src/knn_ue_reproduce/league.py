@@ -18,8 +18,9 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue_reproduce.comparisons import pair_of
+from knn_ue_reproduce.few_seeds import LEVEL
 from knn_ue_reproduce.measures import VISIBLE
-from knn_ue_reproduce.statistics import FEWEST_SEEDS, LEVEL, PairedTest
+from knn_ue_reproduce.statistics import FEWEST_SEEDS, PairedTest
 from knn_ue_reproduce.verdicts import ALPHA
 
 _DRAWS = 1000

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from knn_ue_reproduce.grids import EMPTY, Grid
 from knn_ue_reproduce.league import Column, Standing, league_of, numbers_of, placed, record_of
 from knn_ue_reproduce.measures import measure_of
-from knn_ue_reproduce.ours import DETECTOR, OURS, others_in
+from knn_ue_reproduce.ours import DETECTOR, LOST, OURS, better_than_ours, others_in
+
+_MAIN, _PLAIN = "knn-ue", "softmax"
 
 
 def league_grid(
@@ -80,22 +82,49 @@ def detection_grid(columns: Sequence[Column]) -> Grid:
     )
 
 
-def length_grid(columns: Sequence[Column], lengths: Mapping[tuple[str, str], float]) -> Grid:
-    """Return for each set of texts what the number of words alone detects, beside our detector and the best other."""
-    detected = {(one.setup, one.part): one for one in columns if one.measure == "detection_auroc"}
+def detected_grid(columns: Sequence[Column], lengths: Mapping[tuple[str, str], float]) -> Grid:
+    """Return the AUROC on each set: our detector, the best method of others, the softmax, and the length of texts."""
+    shown = [name for name in (DETECTOR, _MAIN, _PLAIN) if any(name in one.values for one in columns)]
     lines = []
-    for (setup, part), auroc in lengths.items():
-        found = detected.get((setup, part))
-        others = others_in(found) if found is not None else []
-        best = max(others, key=lambda name: found.mean(name)) if found is not None and others else None
-        ours = EMPTY if found is None or DETECTOR not in found.values else f"{found.mean(DETECTOR):.1f}"
-        other = EMPTY if found is None or best is None else f"{found.mean(best):.1f} ({best})"
-        lines.append((part, setup, f"{auroc:.1f}", ours, other))
+    for one in columns:
+        if one.measure != "detection_auroc":
+            continue
+        # A mean over fewer seeds than the others have could flatter either.
+        seeds = max((found.keys() for found in one.values.values()), key=len)
+        others = [name for name in others_in(one) if name != _PLAIN and one.values[name].keys() == seeds]
+        best = max(others, key=one.mean, default=None)
+        length = lengths.get((one.setup, one.part))
+        lines.append(
+            (
+                one.part,
+                one.setup,
+                *(f"{one.mean(name):.1f}" if name in one.values else EMPTY for name in shown),
+                EMPTY if best is None else f"{one.mean(best):.1f} ({best})",
+                EMPTY if length is None else f"{length:.1f}",
+            )
+        )
+    words = "number of words alone, its better direction"
     return Grid(
-        title="OOD detection of texts by the number of words alone, in the better direction: AUROC %",
-        heading=("set", "task", "number of words", DETECTOR, "best other"),
+        title="OOD detection by set: AUROC %",
+        heading=("set", "task", *shown, "best other method", words),
         lines=tuple(lines),
         text_columns=frozenset({0, 1}),
+    )
+
+
+def loss_grid(columns: Sequence[Column]) -> Grid:
+    """Return the sets on which a method of others is significantly better than all of ours, by measure."""
+    measures = list(dict.fromkeys(column.measure for column in columns))
+    by_set: dict[tuple[str, str], dict[str, str]] = {}
+    for column in columns:
+        better = better_than_ours(column)
+        if better:
+            by_set.setdefault((column.part, column.setup), {})[column.measure] = ", ".join(better)
+    return Grid(
+        title=f"{LOST}: methods that are significantly better than all of ours, the best first",
+        heading=("set", "task", *(measure_of(name).title for name in measures)),
+        lines=tuple((*one, *(lost.get(name, EMPTY) for name in measures)) for one, lost in by_set.items()),
+        text_columns=frozenset(range(2 + len(measures))),
     )
 
 

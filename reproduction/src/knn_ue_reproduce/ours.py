@@ -1,15 +1,12 @@
 """Our methods in a column: which they are, how they fare against the others, and which of the others beat them all."""
 
-from collections.abc import Iterable
-
-from knn_ue.report.headline import listed
 from knn_ue_reproduce.claims import OUR_METHODS
 from knn_ue_reproduce.league import Column, Record, record_of
-from knn_ue_reproduce.measures import measure_of
 
 # The paper's method, itself without labels, and what this library adds: entities, and a detector.
 DETECTOR = "familiarity"
 OURS = (*OUR_METHODS, "knn-ue-entity", DETECTOR)
+LOST = "Where ours lose"  # the table that the sentence on losses names
 
 
 def ours_in(column: Column) -> list[str]:
@@ -37,24 +34,6 @@ def better_than_ours(column: Column) -> list[str]:
             found.append(method)
     sign = -1 if column.higher_is_better else 1
     return sorted(found, key=lambda method: sign * column.mean(method))
-
-
-def lost_by_set(columns: Iterable[Column]) -> str:
-    """Return, for each set, by which measures other methods beat all of ours and which, the two best by name."""
-    by_set: dict[str, dict[tuple[str, ...], list[str]]] = {}
-    for column in columns:
-        better = tuple(better_than_ours(column))
-        if better:
-            by_set.setdefault(column.part, {}).setdefault(better, []).append(measure_of(column.measure).title)
-    return "; ".join(
-        f"{part} ({', '.join(f'{listed(titles)}: {_named(better)}' for better, titles in found.items())})"
-        for part, found in by_set.items()
-    )
-
-
-def _named(methods: tuple[str, ...]) -> str:
-    shown = [code(method) for method in methods[:2]]
-    return listed([*shown, f"{len(methods) - 2} more"] if len(methods) > 2 else shown)
 
 
 def code(name: str) -> str:

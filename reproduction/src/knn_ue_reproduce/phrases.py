@@ -7,12 +7,12 @@ from knn_ue.report.headline import listed
 from knn_ue_reproduce.league import Column, Standing, numbers_of
 from knn_ue_reproduce.ours import OURS, code
 
-_SHOWN_LEADERS = 3
+_SHOWN = 3  # names in a sentence
 
 
 def together(leaders: Sequence[Standing]) -> str:
     """Return the methods that share a place, of many only ours by name."""
-    if len(leaders) <= _SHOWN_LEADERS:
+    if len(leaders) <= _SHOWN:
         return listed(code(one.method) for one in leaders)
     ours = [code(one.method) for one in leaders if one.method in OURS]
     return f"{len(leaders)} methods ({listed(ours) if ours else 'none of ours'} among them)"
@@ -34,7 +34,7 @@ def many(n: int, word: str) -> str:
 
 
 def seeds_of(columns: Sequence[Column]) -> str:
-    """Return how many seeds most methods have, naming those with another number."""
+    """Return how many seeds most methods have, naming those with another number where they are few."""
     fewest: dict[str, int] = {}
     for column in columns:
         for method, found in column.values.items():
@@ -45,7 +45,10 @@ def seeds_of(columns: Sequence[Column]) -> str:
     for method, number in fewest.items():
         if number != usual:
             by_number.setdefault(number, []).append(code(method))
-    others = "; ".join(f"{number} of {listed(names)}" for number, names in sorted(by_number.items()))
+    others = "; ".join(
+        f"{number} of {listed(names) if len(names) <= _SHOWN else f'{len(names)} methods'}"
+        for number, names in sorted(by_number.items())
+    )
     return many(usual, "seed") + (f" ({others})" if others else "")
 
 

@@ -12,10 +12,10 @@ from knn_ue_reproduce.league import Column, Record, in_all, league_of, of_measur
 from knn_ue_reproduce.learning import UNLEARNED
 from knn_ue_reproduce.measures import measure_of
 from knn_ue_reproduce.ours import (
+    LOST,
     OURS,
     better_than_ours,
     code,
-    lost_by_set,
     others_in,
     ours_in,
     record_against_others,
@@ -103,37 +103,24 @@ def _first_outside(evidence: Evidence) -> str | None:
 
 
 def _first(columns: Sequence[Column], where: str) -> str | None:
-    standings = league_of(columns)
-    ranked = placed(standings)
+    ranked = placed(league_of(columns))
     if len(ranked) < 2:
         return None
     numbers = places_of(ranked)
     leaders = [one for one in ranked if numbers[one.method] == 1]
     best, others = leaders[0], ranked[len(leaders) :]
     near = sum(one.low <= best.high for one in others)
-    order = "no 95 % interval overlaps with that of the first"
-    if near:
-        order = (
-            f"the 95 % intervals of {many(near, 'other')} overlap with that of the first, so its place is not certain"
-        )
-    following = f" Next is {code(others[0].method)} with {shown_rank(others[0])}; {order}." if others else ""
-    first = f"{together(leaders)} {'has' if len(leaders) == 1 else 'share'}"
     n_sets = len({(column.setup, column.part) for column in columns})
-    ours = [
-        f"{code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})"
-        for one in others
-        if one.method in OURS
-    ]
-    ours += [
-        f"{code(one.method)} has {shown_rank(one)} in {one.n_columns} of {best.n_columns} columns"
-        for one in standings
-        if one.method in OURS and one not in ranked
-    ]
-    placed_ours = f" Of ours, {listed(ours)}." if ours else ""
-    return (
-        f"{where} ({many(n_sets, 'set')}), {first} the best mean rank of {len(ranked)} methods: on average "
-        f"{shown_rank(best)} of the other methods score better in a column.{following}{placed_ours}"
+    first = f"{together(leaders)} {'has' if len(leaders) == 1 else 'share'}"
+    following = f"; next is {code(others[0].method)} with {shown_rank(others[0])}" if others else ""
+    text = (
+        f"{where} ({many(n_sets, 'set')}), {first} the best mean rank of {len(ranked)} methods: {shown_rank(best)} of "
+        f"the others score better, on average{following}."
     )
+    if near:
+        text += f" This is not certain: the 95 % intervals of {many(near, 'other')} overlap with that of the first."
+    ours = [one for one in others[1:] if one.method == _MAIN]
+    return text + "".join(f" {code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})." for one in ours)
 
 
 def _against_others(evidence: Evidence) -> str | None:
@@ -148,12 +135,12 @@ def _against_others(evidence: Evidence) -> str | None:
         "knn-ue-no-label": "itself without the label term",
     }
     records = [(name, record_of(evidence.scored, _MAIN, rival)) for rival, name in rivals.items()]
-    parts = [f"{name} {record}" for name, record in records if record.total]
-    said = [f"against {listed(parts)}"] if parts else []
+    parts = [f"{record} against {name}" for name, record in records if record.total]
+    said = [f"Wins / ties / losses of {code(_MAIN)} in all columns: {listed(parts)}"] if parts else []
     if best is not None:
         name = rivals.get(best, code(best))
-        said.append(f"out of domain, against {name}, the best of the other methods there, {outside[best]}")
-    return f"Wins / ties / losses of {code(_MAIN)} {'; '.join(said)}." if said else None
+        said.append(f"Out of domain, it has {outside[best]} against {name}, the best other method there")
+    return f"{'. '.join(said)}." if said else None
 
 
 def _texts_alone(evidence: Evidence) -> str | None:
@@ -171,15 +158,12 @@ def _texts_alone(evidence: Evidence) -> str | None:
         if _MAIN not in numbers:
             return None
         (ours,) = (one for one in ranked if one.method == _MAIN)
-        tasks = listed(dict.fromkeys(column.setup for column in columns))
-        leader = f"{code(ranked[0].method)} is first ({shown_rank(ranked[0])}), {code(_MAIN)}"
-        subject = f"{code(_MAIN)} is" if numbers[_MAIN] == 1 else leader
-        parts.append(f"{where} ({tasks}) {subject} number {numbers[_MAIN]} of {len(ranked)} ({shown_rank(ours)})")
-    rivals = (("the plain softmax", _PLAIN), ("temperature scaling", "temperature"))
-    records = [(name, record_of(kept["out of domain"], _MAIN, rival)) for name, rival in rivals]
-    tested = [f"{record} against {name}" for name, record in records if record.total]
-    against = f". Out of domain, its wins / ties / losses are {listed(tested)}" if tested else ""
-    return f"Texts alone, by mean rank: {'; '.join(parts)}{against}."
+        place = f"number {numbers[_MAIN]} of {len(ranked)} {where} ({shown_rank(ours)}"
+        behind = f"; first is {code(ranked[0].method)} with {shown_rank(ranked[0])}" if numbers[_MAIN] > 1 else ""
+        parts.append(f"{place}{behind})")
+    record = record_of([column for columns in kept.values() for column in columns], _MAIN, "temperature")
+    against = f" Against temperature scaling, it has {record} (wins / ties / losses)." if record.total else ""
+    return f"On texts alone, {code(_MAIN)} is {listed(parts)}.{against}"
 
 
 def _entities(evidence: Evidence) -> str | None:
@@ -199,14 +183,11 @@ def _entities(evidence: Evidence) -> str | None:
         ours, other = pairs[best]
         common = min(len(column.values[_ENTITY].keys() & column.values[best].keys()) for column in chosen)
         few = any(len(column.values[_ENTITY]) > common for column in chosen)
-        over = f" on the same {many(common, 'seed')}" if few else ""
-        parts.append(f"by {measure_of(measure).title} {code(best)}, {other:.1f} against {ours:.1f}{over}")
+        over = f" with the same {many(common, 'seed')}" if few else ""
+        parts.append(f"{measure_of(measure).title} of {ours:.1f} (best other: {code(best)}, {other:.1f}{over})")
     record = record_of(columns, _ENTITY)
-    tested = f" Wins / ties / losses of {code(_ENTITY)} against all methods: {record}." if record.total else ""
-    return (
-        f"On entities out of domain, the best other method, with its mean over sets against that of {code(_ENTITY)}, "
-        f"is {' and '.join(parts)}.{tested} {_alike(columns)}."
-    )
+    tested = f" It has {record} against all methods (wins / ties / losses)." if record.total else ""
+    return f"On entities out of domain, {code(_ENTITY)} has a mean {' and '.join(parts)}.{tested} {_alike(columns)}."
 
 
 def _alike(columns: Sequence[Column]) -> str:
@@ -215,15 +196,13 @@ def _alike(columns: Sequence[Column]) -> str:
     if not chosen:
         return "It alone is fitted on whole entities, the others on words, so this is no comparison of equals"
     means = [
-        f"{measure_of(measure).title} {fmean(column.mean(ENTITY_PLATT, _ENTITY) for column in found):.1f} against "
-        f"{fmean(column.mean(_ENTITY, ENTITY_PLATT) for column in found):.1f}"
+        f"{measure_of(measure).title} {fmean(column.mean(ENTITY_PLATT, _ENTITY) for column in found):.1f}"
         for measure in ("ece", "e_aurc")
         if (found := of_measure(chosen, measure))
     ]
     record = record_of(chosen, _ENTITY, ENTITY_PLATT)
-    tested = f"; wins / ties / losses of {code(_ENTITY)} against it are {record}" if record.total else ""
-    alike = f"Only {code(ENTITY_PLATT)} is fitted on whole entities too, the others on words"
-    return f"{alike}: it has {listed(means)}{tested}"
+    tested = f"; against it {code(_ENTITY)} has {record}" if record.total else ""
+    return f"Of the others, only {code(ENTITY_PLATT)} is fitted on whole entities too ({listed(means)}){tested}"
 
 
 def _detection(evidence: Evidence) -> str | None:
@@ -244,44 +223,44 @@ def _losses(evidence: Evidence) -> str | None:
     behind = sum(record.losses > 0 for record in records)
     rivals = {method: record_of(main, _MAIN, method).losses for method in others_in(*main)}
     worst = sorted((name for name, losses in rivals.items() if losses), key=lambda name: -rivals[name])
-    to = f", to {listed(f'{code(name)} {rivals[name]}' for name in worst)}" if worst else ""
+    most = f", most to {listed(f'{code(name)} ({rivals[name]})' for name in worst[:2])}" if worst else ""
     alone = (
-        f"in {behind} of {many(len(records), 'column')} (a set and a measure) some other method is significantly "
-        f"better than {code(_MAIN)}, which loses {total.losses} of {many(total.total, 'comparison')} with others{to}"
+        f"in {behind} of {many(len(records), 'column')} (a measure of a set) some other method is significantly better "
+        f"than {code(_MAIN)}, which loses {total.losses} of {many(total.total, 'comparison')} with others{most}"
     )
     n_lost = sum(bool(better_than_ours(column)) for column in tested)
-    beaten = f"In {n_lost} of the {many(len(tested), 'column')} a method beats all of ours: {lost_by_set(tested)}"
-    if not n_lost:
-        beaten = f"In none of the {many(len(tested), 'column')} does a method beat all of ours"
-    elsewhere = lost_by_set(evidence.voted)
-    apart = f" Outside the league, others also beat all of ours on {elsewhere}." if elsewhere else ""
-    return f"Where ours lose, apart from OOD detection: {alone}. {beaten}.{apart}{_human(evidence)}"
+    n_apart = len({column.part for column in evidence.voted if better_than_ours(column)})
+    where = [f"in {n_lost} of the {many(len(tested), 'column')}"]
+    where += [f"on {many(n_apart, 'set')} outside the league"] if n_apart else []
+    named = f": see *{LOST}*" if n_lost or n_apart else ""
+    beaten = f"A method beats all of ours {listed(where)}{named}"
+    return f"Where ours lose: {alone}. {beaten}.{_human(evidence)}"
 
 
 def _claims(evidence: Evidence) -> str | None:
     if not any(one.setup for one in evidence.verdicts):  # arithmetic alone is no experiment
         return None
     known = [one.precision for one in evidence.verdicts if not math.isnan(one.precision)]
-    power = (
-        f"; the median half-width of the 95 % intervals is {median(known):.1f} times the paper's gain" if known else ""
-    )
+    power = f" The median 95 % interval is ± {median(known):.1f} times the paper's gain." if known else ""
     differ = any(one.differs for one in evidence.verdicts)
-    caution = " Encoder, data and size differ from the paper's, and each table says how." if differ else ""
+    caution = " Encoder, data and size differ from the paper's." if differ else ""
     core = [one for one in evidence.verdicts if one.table in _CORE]
     alone = ""
     if core and len(core) < len(evidence.verdicts):
-        alone = (
-            f" Of the {len(core)} on calibration, ranking and OOD detection, {counted(core)}; "
-            "the rest are on search, times and other details."
-        )
+        alone = f" On calibration, ranking and OOD detection, {_decided(core)}."
     marked = [one for one in core if one.marked]
-    alone += (
-        f" Of the {len(marked)} among these that the paper marks as significant (†), {counted(marked)}."
-        if marked
-        else ""
-    )
+    alone += f" Of these, the paper calls {len(marked)} significant (†): {_decided(marked)}." if marked else ""
     return (
-        f"Of {many(len(evidence.verdicts), 'claim')} of the paper, {counted(evidence.verdicts)}{power}.{alone}{caution}"
+        f"Of {many(len(evidence.verdicts), 'claim')} of the paper, {counted(evidence.verdicts)}.{alone}{power}{caution}"
+    )
+
+
+def _decided(verdicts: Sequence[ClaimVerdict]) -> str:
+    words = [one.word for one in verdicts]
+    held, refuted = words.count("holds"), words.count("does not hold")
+    return (
+        f"{held} of {len(words)} {'holds' if held == 1 else 'hold'} and {refuted} "
+        f"{'does not' if refuted == 1 else 'do not'}"
     )
 
 

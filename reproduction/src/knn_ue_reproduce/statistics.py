@@ -1,10 +1,11 @@
 """Is one method better than another? Paired tests on the same texts and the same seeds.
 
-The bootstrap draws texts (sentences in tagging) and seeds, both with replacement, the same ones for all methods. Of S
-seeds it draws S - 1, which makes the variance it shows that of the mean over S seeds: drawing S would be too sure. It
-shows how far a difference scatters; the interval is put around the measured difference, since errors of calibration
-grow when rows are drawn twice. With few seeds it decides; the t-test over seeds is the paper's, and is shown.
-Two methods are compared on the seeds that both have: a cell that failed costs no other method a seed.
+The mean difference of S seeds has two errors. One is shared by all seeds: another test set would have other texts. Its
+variance is the covariance of two seeds over bootstrap draws of texts (sentences in tagging), the same ones for all
+methods and seeds. The other is of each seed: its training, and how the texts happen to suit its model. Its variance is
+that of the S measured differences, divided by S. A bootstrap of texts and seeds together would count what the texts do
+to single seeds several times. `few_seeds` adds both errors; the t-test over seeds is the paper's, and is shown. Two
+methods are compared on the seeds that both have: a cell that failed costs no other method a seed.
 """
 
 import math
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue_reproduce import few_seeds
 from knn_ue_reproduce.answers import Answers
 
 # What a method said with one seed: of one set, or of an in-domain set and another one.
@@ -21,7 +23,6 @@ Sample = tuple[Answers, ...]
 # Values of one sample by measure: as it is, then of each draw, (1 + draws,).
 Redrawn = Mapping[str, FloatArray]
 
-LEVEL = 0.95
 FEWEST_SEEDS = 2  # one says nothing of how much the next training differs
 _ROUNDING = 1e-12  # what equal numbers may differ by when they are computed in another order
 N_BOOTSTRAP = 2000
@@ -44,10 +45,9 @@ class Resampled:
 class PairedTest:
     """How much larger a number of the first method is than that of the second: mean over seeds, interval, p-values.
 
-    `first` and `second` are the two means, of the seeds and texts that both methods saw. `p` is the bootstrap's,
-    two-sided and not corrected for other comparisons; `t_test` is NaN with a single seed. `n_texts` is how many of the
-    first texts were compared, None where all were. `share` is the seeds' part of the standard error, as far as the
-    bounds and `p` allow for how few they are (`few_seeds`).
+    `first` and `second` are the two means, of the seeds and texts that both methods saw. `p` is two-sided and not
+    corrected for other comparisons; with a single seed it is that of texts alone, and `t_test` is NaN. `n_texts` is how
+    many of the first texts were compared, None where all were. `share` is the seeds' part of the standard error.
     """
 
     first: float
@@ -85,40 +85,42 @@ class Replicates:
     drawn: FloatArray
     present: BoolArray | None = None
 
-    def compare(self, first: str, second: str, *, seed: int = 0) -> PairedTest:
+    def compare(self, first: str, second: str) -> PairedTest:
         """Compare two methods on the seeds that both have."""
         a, b = self.methods.index(first), self.methods.index(second)
         present = np.ones(self.measured.shape, bool) if self.present is None else self.present
         shared = np.flatnonzero(present[a] & present[b])
         one, other = self.measured[a, shared], self.measured[b, shared]
-        scattered = self._scattered(a, b, shared, seed)
-        low = high = p = math.nan
         difference = float(np.mean(one - other)) if len(shared) else math.nan
-        if len(scattered) and not math.isnan(difference):
-            centered = scattered - scattered.mean() + difference
-            low, high = map(float, np.quantile(centered, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-            p = _two_sided(centered)
+        of_texts, of_seeds = self._errors(a, b, shared)
+        bound, p, share = few_seeds.bound_and_p(difference, of_texts, of_seeds, len(shared))
         return PairedTest(
             first=float(np.mean(one)) if len(shared) else math.nan,
             second=float(np.mean(other)) if len(shared) else math.nan,
             difference=difference,
-            low=low,
-            high=high,
+            low=difference - bound,
+            high=difference + bound,
             p=p,
             t_test=paired_t_test(one, other),
             n_seeds=len(shared),
+            share=share,
         )
 
-    def _scattered(self, a: int, b: int, shared: IntArray, seed: int) -> FloatArray:
-        """Return the difference of each draw, of texts and of seeds, where it is defined."""
-        if not len(shared):
-            return np.empty(0)
-        n_draws = self.drawn.shape[2]
-        rng = np.random.default_rng(seed)
-        chosen = rng.integers(len(shared), size=(n_draws, max(1, len(shared) - 1)))
-        by_seed = (self.drawn[a, shared] - self.drawn[b, shared]).T
-        scattered: FloatArray = np.take_along_axis(by_seed, chosen, axis=1).mean(axis=1)
-        return scattered[~np.isnan(scattered)]
+    def _errors(self, a: int, b: int, shared: IntArray) -> tuple[float, float]:
+        """Return the standard errors of the mean difference: of texts, which all seeds share, and of seeds."""
+        drawn = self.drawn[a, shared] - self.drawn[b, shared]
+        drawn = drawn[:, ~np.isnan(drawn).any(axis=0)]
+        n_seeds, n_draws = drawn.shape
+        if not n_seeds or n_draws < 2:
+            return math.nan, math.nan
+        variances = drawn.var(axis=1, ddof=1)
+        if n_seeds == 1:
+            return math.sqrt(float(variances[0])), 0.0
+        # The mean covariance of two seeds, from the variance of their mean.
+        of_mean = float(drawn.mean(axis=0).var(ddof=1))
+        common = max(0.0, (n_seeds * of_mean - float(variances.mean())) / (n_seeds - 1))
+        measured = self.measured[a, shared] - self.measured[b, shared]
+        return math.sqrt(common), float(np.std(measured, ddof=1)) / math.sqrt(n_seeds)
 
 
 def bootstrap(
@@ -228,9 +230,3 @@ def mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
     """Return the mean and the sample standard deviation, None with a single value."""
     mean = float(np.mean(values))
     return mean, float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
-def _two_sided(centered: FloatArray) -> float:
-    """Return how often the difference falls on the other side of zero, twice, never 0."""
-    below, above = int((centered <= 0).sum()), int((centered >= 0).sum())
-    return min(1.0, 2 * (min(below, above) + 1) / (len(centered) + 1))

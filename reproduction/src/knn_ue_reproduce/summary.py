@@ -9,7 +9,14 @@ from knn_ue.tasks import TASKS
 from knn_ue_reproduce.columns import DETECTED, SCORED, LeftOut, columns_of
 from knn_ue_reproduce.grids import Grid
 from knn_ue_reproduce.league import Column
-from knn_ue_reproduce.league_grids import detection_grid, league_grid, length_grid, measure_grid, rival_grid
+from knn_ue_reproduce.league_grids import (
+    detected_grid,
+    detection_grid,
+    league_grid,
+    loss_grid,
+    measure_grid,
+    rival_grid,
+)
 from knn_ue_reproduce.lengths import LengthAurocs
 from knn_ue_reproduce.run import Job, Outcome
 from knn_ue_reproduce.scales import Scale
@@ -137,7 +144,12 @@ def summarize(
             league_grid(texts_inside, texts_outside, "Texts alone: league"),
             rival_grid(texts_inside, texts_outside, "Texts alone: ours against each method"),
         ]
-    grids = (league_grid(inside, outside), detection_grid(detected), length_grid(detected, lengths or {}))
+    grids = (
+        league_grid(inside, outside),
+        loss_grid([*inside, *outside, *evidence.voted]),
+        detection_grid(detected),
+        detected_grid(detected, evidence.lengths),
+    )
     return Summary(
         sentences=tuple(sentences_of(evidence)),
         grids=tuple(grid for grid in grids if grid.lines),
