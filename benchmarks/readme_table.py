@@ -102,14 +102,14 @@ def detectors() -> str:
     best = max(others, key=auroc.__getitem__)
     places = {row[1].strip("*"): int(row[0]) for row in league if row[0] != "–"}
     first = ", ".join(f"`{name}`" for name, place in places.items() if place == 1 and name != "familiarity")
-    behind = f"; {first} is first" if places["familiarity"] > 1 else ""
+    behind = f" ({first} is first)" if places["familiarity"] > 1 else ""
     easy, apart = _apart_from_length()
     return (
-        f"As an OOD detector, familiarity has a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, "
-        f"has {auroc[best]:.1f} % and the softmax {auroc['softmax']:.1f} %. By mean rank over sets, it is number "
-        f"{places['familiarity']} of {len(places)}{behind} ([{seeds(RESULTS)}](docs/results_reference.md)). On {easy} "
-        f"sets of texts, the number of words alone detects too; without them, the mean AUROC is {apart} "
-        "([more sets, with matching lengths](docs/familiarity_results.md))."
+        f"As an OOD detector, familiarity is number {places['familiarity']} of {len(places)} by mean rank over sets"
+        f"{behind}, with a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, has {auroc[best]:.1f} % "
+        f"and the softmax {auroc['softmax']:.1f} % ([{seeds(RESULTS)}](docs/results_reference.md)). On {easy} sets of "
+        f"texts, the number of words alone detects too; without them, the mean AUROC is {apart} (wins / ties / losses; "
+        "[more sets, with matching lengths](docs/familiarity_results.md))."
     )
 
 

@@ -10,6 +10,10 @@ from knn_ue_reproduce.published import Published
 from knn_ue_reproduce.variants import EXACT, PAPER_NAMES, MethodVariant
 
 ClaimKind = Literal["better", "no worse"]
+# What a claim is about: against whom ours is, or what is claimed of search, neighbors and times.
+Topic = Literal["the plain softmax", "the best existing method", "without labels", "neighbors", "search", "time", ""]
+# The topics of the paper's tables of calibration, ranking and detection.
+CORE: tuple[Topic, ...] = ("the plain softmax", "the best existing method", "without labels")
 
 OUR_METHODS = ("knn-ue", "knn-ue-no-label")
 # "Almost no degradation" is a claim of equality, which no test can show: these are the losses we would call none.
@@ -20,7 +24,8 @@ MARGINS = {"ece": 0.01, "e_aurc_published": 0.002, "e_aurc": 0.002}
 class Claim:
     """`first` does better than `second` (or no worse, within a margin) by a measure on one test set.
 
-    `printed` are the two numbers of the paper; without them the claim is made in words or in a figure.
+    `printed` are the two numbers of the paper; without them the claim is made in words or in a figure. `topic` is what
+    it is about.
     """
 
     table: str
@@ -31,6 +36,12 @@ class Claim:
     second: MethodVariant
     kind: ClaimKind = "better"
     printed: tuple[Published, Published] | None = None
+    topic: Topic = ""
+
+    @property
+    def marked(self) -> bool:
+        """Whether the paper calls the first number significant (†): better than existing methods, not than its own."""
+        return self.printed is not None and self.printed[0].significant and self.second.method not in OUR_METHODS
 
     @property
     def margin(self) -> float:
@@ -95,7 +106,10 @@ def _main_claims(table: PaperTable, block: Block) -> Iterable[Claim]:
             if gain == 0:
                 continue
             pair = (ours, MethodVariant(method=rival)) if gain > 0 else (MethodVariant(method=rival), ours)
-            yield _claim(table, block, measure, *pair, numbers=(printed[pair[0].method], printed[pair[1].method]))
+            numbers = (printed[pair[0].method], printed[pair[1].method])
+            topic: Topic = "the plain softmax" if rival == "softmax" else "the best existing method"
+            topic = "without labels" if rival in OUR_METHODS else topic
+            yield _claim(table, block, measure, *pair, numbers=numbers, topic=topic)
 
 
 def _weight_claims(table: PaperTable, block: Block) -> Iterable[Claim]:
@@ -108,13 +122,15 @@ def _weight_claims(table: PaperTable, block: Block) -> Iterable[Claim]:
         MethodVariant(method="knn-ue-no-label"),
         numbers=(printed["knn-ue"], printed["knn-ue-no-label"]),
         text="labels lower the confidence of wrong answers",
+        topic="neighbors",
     )
 
 
 def _neighbor_claims(table: PaperTable, block: Block) -> Iterable[Claim]:
     for measure in ("ece", "e_aurc_published"):
         few, many = (MethodVariant(method="knn-ue", n_neighbors=k) for k in (8, 128))
-        yield _claim(table, block, measure, few, many, text=f"few neighbors are better than many ({few} / {many})")
+        text = f"few neighbors are better than many ({few} / {many})"
+        yield _claim(table, block, measure, few, many, text=text, topic="neighbors")
 
 
 def _index_claims(table: PaperTable, block: Block) -> Iterable[Claim]:
@@ -247,6 +263,7 @@ def _claim(
     numbers: tuple[Published, Published] | None = None,
     kind: ClaimKind = "better",
     text: str | None = None,
+    topic: Topic = "search",
 ) -> Claim:
     words = text or f"{name_of(first)} beats {name_of(second)}"
     return Claim(
@@ -258,6 +275,7 @@ def _claim(
         second=second,
         kind=kind,
         printed=numbers,
+        topic=topic,
     )
 
 

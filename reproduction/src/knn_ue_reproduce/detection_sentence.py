@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from knn_ue.report.headline import listed
-from knn_ue_reproduce.league import Column, in_all, league_of, of_measure, placed
+from knn_ue_reproduce.league import Column, Record, in_all, league_of, of_measure, placed, record_of
 from knn_ue_reproduce.ours import DETECTOR, OURS, code
 from knn_ue_reproduce.phrases import many, places_of, together
 
@@ -32,7 +32,7 @@ def detection_sentence(detected: Sequence[Column], lengths: Mapping[tuple[str, s
         f"OOD detection on {many(n_sets, 'set')}: of {len(ranked)} methods, {listed(places)}. "
         f"{'Mean AUROC' if n_sets > 1 else 'AUROC'}: {aurocs}",
         _where_behind(columns),
-        _by_length(columns, lengths),
+        _by_length(detected, lengths),
     ]
     return f"{'. '.join(part for part in parts if part)}."
 
@@ -67,18 +67,21 @@ def _by_task(columns: Sequence[Column]) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _by_length(columns: Sequence[Column], lengths: Mapping[tuple[str, str], float]) -> str:
+def _by_length(detected: Sequence[Column], lengths: Mapping[tuple[str, str], float]) -> str:
     """Return on how many sets the texts are shorter or longer, and who detects best on the others."""
     easy = {key for key, auroc in lengths.items() if auroc >= BY_LENGTH}
     if not easy:
         return ""
-    others = [one for one in columns if (one.setup, one.part) not in easy]
-    means = sorted(_means(others).items(), key=lambda one: -one[1]) if others else []
-    shown = {*[name for name, _ in means if name not in OURS][:1], DETECTOR, _PLAIN} & dict(means).keys()
+    others = [one for one in detected if (one.setup, one.part) not in easy]
+    means = sorted(_means(of_measure(others, "detection_auroc")).items(), key=lambda one: -one[1]) if others else []
+    rivals = [name for name, _ in means if name not in OURS][:1]
+    shown = {*rivals, DETECTOR, _PLAIN} & dict(means).keys()
     rest = ""
     if shown:
         best = listed(f"{code(name)} {mean:.1f} %" for name, mean in means if name in shown)
         rest = f"; without {'it' if len(easy) == 1 else 'them'}, the mean AUROC is {best}"
+        record = record_of(others, DETECTOR, rivals[0]) if rivals else Record()
+        rest += f", and {code(DETECTOR)} has {record} against {code(rivals[0])}" if record.total else ""
     return (
         f"On {len(easy)} of {many(len(lengths), 'set')} of texts the number of words alone has an AUROC of at least "
         f"{BY_LENGTH:.0f} %{rest}"

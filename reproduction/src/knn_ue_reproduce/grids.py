@@ -3,13 +3,24 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import get_args
 
+from knn_ue_reproduce.claims import Topic
 from knn_ue_reproduce.measures import OURS, measure_of
 from knn_ue_reproduce.tables import FilledBlock, FilledTable, TimeBlock
 from knn_ue_reproduce.verdicts import ClaimVerdict, Word
 
 EMPTY = "–"
+_TOPICS = {
+    "the plain softmax": "kNN-UE against the plain softmax",
+    "the best existing method": "kNN-UE against the best existing method",
+    "without labels": "kNN-UE with labels against without",
+    "neighbors": "weights and the number of neighbors",
+    "search": "approximate search: loss and coverage",
+    "time": "time",
+    "": "arithmetic",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +56,29 @@ def overview_grid(tables: Sequence[FilledTable]) -> Grid:
         heading=("table", "claims", "hold", "do not hold", "undecided", "cannot be tested here"),
         lines=tuple(counts),
     )
+
+
+def topic_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:
+    """Return the verdicts by what the claims are about, with our gain as a share of the paper's."""
+    lines = []
+    for topic in get_args(Topic):
+        chosen = [one for one in verdicts if one.topic == topic]
+        if chosen:
+            words = [one.word for one in chosen]
+            effects = [[x for x in found if not math.isnan(x)] for found in zip(*_effects(chosen), strict=True)]
+            medians = [f"{median(found):.2f}" if found else EMPTY for found in effects]
+            counts = [str(len(words)), *(str(words.count(word)) for word in get_args(Word))]
+            lines.append((_TOPICS.get(topic, topic), *counts, *medians))
+    heading = ("claims on", "claims", "hold", "do not hold", "undecided", "cannot be tested here")
+    return Grid(
+        title="Claims by topic",
+        heading=(*heading, "median gain, × the paper's", "median 95 % interval, ± × the paper's gain"),
+        lines=tuple(lines),
+    )
+
+
+def _effects(verdicts: Iterable[ClaimVerdict]) -> list[tuple[float, float]]:
+    return [(one.effect, one.precision) for one in verdicts]
 
 
 def verdict_grid(verdicts: Sequence[ClaimVerdict]) -> Grid:

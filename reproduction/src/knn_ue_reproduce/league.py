@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue_reproduce.comparisons import pair_of
 from knn_ue_reproduce.few_seeds import LEVEL
 from knn_ue_reproduce.measures import VISIBLE
@@ -79,12 +79,16 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One method: its mean rank with both bounds, how many columns it is of, its comparisons, its fewest seeds."""
+    """One method: its mean rank with both bounds, how many columns it is of, its comparisons, its fewest seeds.
+
+    `first` is in which share of the bootstrap draws no method with as many columns has a better mean rank.
+    """
 
     method: str
     rank: float
     low: float
     high: float
+    first: float
     n_columns: int
     record: Record
     n_seeds: int
@@ -93,6 +97,12 @@ class Standing:
 def of_measure(columns: Iterable[Column], measure: str) -> list[Column]:
     """Return the columns of one measure."""
     return [column for column in columns if column.measure == measure]
+
+
+def without_tags(columns: Iterable[Column], tagging: Sequence[str]) -> list[Column]:
+    """Return the columns of texts, those of tags only where there are no others."""
+    columns = list(columns)
+    return [column for column in columns if column.setup not in tagging] or columns
 
 
 def in_all(columns: Sequence[Column]) -> list[str]:
@@ -110,14 +120,16 @@ def league_of(columns: Sequence[Column]) -> list[Standing]:
     values = _values(columns, methods)
     by_column = ranks(*_means(values, np.ones((len(columns), values.shape[2]))))
     measured = _mean_rank(by_column, np.ones(len(columns)))
-    low, high = _bounds(columns, values, measured)
+    n_columns = (~np.isnan(by_column)).sum(axis=0)
+    low, high, first = _bounds(columns, values, measured, n_columns == n_columns.max())
     standings = [
         Standing(
             method=method,
             rank=float(measured[place]),
             low=float(low[place]),
             high=float(high[place]),
-            n_columns=int((~np.isnan(by_column[:, place])).sum()),
+            first=float(first[place]),
+            n_columns=int(n_columns[place]),
             record=record_of(columns, method),
             n_seeds=min(len(column.values[method]) for column in columns if method in column.values),
         )
@@ -204,8 +216,10 @@ def _mean_rank(ranked: FloatArray, counts: FloatArray) -> FloatArray:
     return mean
 
 
-def _bounds(columns: Sequence[Column], values: FloatArray, measured: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return both bounds of the mean ranks (methods,)."""
+def _bounds(
+    columns: Sequence[Column], values: FloatArray, measured: FloatArray, placed: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return both bounds of the mean ranks (methods,), and how often each of those that are `placed` is the best."""
     rng = np.random.default_rng(0)
     seeds = np.empty((_DRAWS, len(columns), values.shape[2]))
     for rows in _rows_by([column.setup for column in columns]):
@@ -220,7 +234,9 @@ def _bounds(columns: Sequence[Column], values: FloatArray, measured: FloatArray)
     drawn = np.concatenate([_mean_rank(ranks(*_means(values, seeds[block])), chosen[block]) for block in blocks])
     scattered = drawn - np.nanmean(drawn, axis=0) + measured
     low, high = np.nanquantile(scattered, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    compared = np.where(placed & ~np.isnan(scattered), scattered, np.inf)  # a draw may have no column of a method
+    first: FloatArray = (compared <= compared.min(axis=1, keepdims=True) + _ROUNDING).mean(axis=0)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0), first
 
 
 def _rows_by(keys: Sequence[object]) -> list[IntArray]:

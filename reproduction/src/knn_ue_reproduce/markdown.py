@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from knn_ue_reproduce.grids import Grid, counted, grids_of, overview_grid, verdict_grid
+from knn_ue_reproduce.grids import Grid, counted, grids_of, overview_grid, topic_grid, verdict_grid
 from knn_ue_reproduce.results import ABOUT, Results
 from knn_ue_reproduce.summary import RULES
 from knn_ue_reproduce.tables import FilledTable
@@ -18,7 +18,7 @@ def to_markdown(results: Results, name: str = "results") -> str:
         lines += [f"*In progress: {what} not measured yet. They are listed at the end.*", ""]
     lines += _first_page(results, name)
     lines += ["## The paper's claims", "", f"**{len(results.verdicts)} claims: {counted(results.verdicts)}.**", ""]
-    lines += [*(f"* {text}" for text in ABOUT), "", *_overview(results), ""]
+    lines += [*_grid(topic_grid(results.verdicts)), "", *(f"* {text}" for text in ABOUT), "", *_overview(results), ""]
     for filled in results.tables:
         lines += [f"## {_heading(filled)}", "", *_table(filled)]
     lines += ["## How it was made", ""]

@@ -7,7 +7,7 @@ from typing import get_args
 from knn_ue.report.html_page import page
 from knn_ue.report.html_tables import box, plain, prose
 from knn_ue_reproduce.figures import figures_of
-from knn_ue_reproduce.grids import EMPTY, Grid, counted, grids_of, overview_grid, verdict_grid
+from knn_ue_reproduce.grids import EMPTY, Grid, counted, grids_of, overview_grid, topic_grid, verdict_grid
 from knn_ue_reproduce.results import ABOUT, Results
 from knn_ue_reproduce.summary import RULES, Summary
 from knn_ue_reproduce.tables import FilledTable
@@ -25,6 +25,7 @@ def to_html(results: Results) -> str:
     body.append(
         f'<section class="card lead"><p>{len(results.verdicts)} claims: {counted(results.verdicts)}.</p></section>'
     )
+    body.append(box("Claims by topic", _grid(topic_grid(results.verdicts))))
     body.append(f"<ul>{''.join(f'<li>{_code(text)}</li>' for text in ABOUT)}</ul>")
     body.append(box("Claims by table", _grid(overview_grid(results.tables), linked=True)))
     body.append(f'<details><summary>How it was made</summary><dl class="facts">{facts}</dl></details>')

@@ -32,10 +32,10 @@ class Results:
 
 # How to read the tables and verdicts, a line each.
 ABOUT = (
-    "Numbers: the paper's (mean ± standard deviation over five seeds, † where the paper calls it significant) beside "
-    "ours (mean ± sample standard deviation over our seeds), by the published definition; where ours differs, it has a "
-    "column of its own. Bold: better than every other method with which it shares at least two seeds, by a paired "
-    "bootstrap over texts and seeds with Holm's correction.",
+    "Numbers: the paper's (mean ± standard deviation over five seeds, † where the paper calls it significantly better "
+    "than existing methods) beside ours (mean ± sample standard deviation over our seeds), by the published "
+    "definition; where ours differs, it has a column of its own. Bold: better than every other method with which it "
+    "shares at least two seeds, by a paired test over texts and seeds with Holm's correction.",
     "A claim is a difference that the paper prints, also one that it does not call significant. `paper` and `ours` "
     "give both sides of it, and the gain is above zero where the first side is better.",
     "It holds when the gain has the paper's direction, its 95 % interval excludes zero, Holm's p is below 0.05, and "

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from knn_ue.report.headline import listed
+from knn_ue_reproduce.claims import CORE
 from knn_ue_reproduce.detection_sentence import detection_sentence
 from knn_ue_reproduce.grids import counted
-from knn_ue_reproduce.league import Column, Record, in_all, league_of, of_measure, placed, record_of
+from knn_ue_reproduce.league import Column, Record, in_all, league_of, of_measure, placed, record_of, without_tags
 from knn_ue_reproduce.learning import UNLEARNED
 from knn_ue_reproduce.measures import measure_of
 from knn_ue_reproduce.ours import (
@@ -32,8 +33,8 @@ from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.variants import ENTITY_PLATT
 from knn_ue_reproduce.verdicts import ClaimVerdict
 
-_MAIN, _PLAIN, _ENTITY = "knn-ue", "softmax", "knn-ue-entity"
-_CORE = ("sentiment", "nli", "ner", "detection", "brier")  # the paper's tables of calibration, ranking and detection
+_MAIN, _UNLABELED, _ENTITY = "knn-ue", "knn-ue-no-label", "knn-ue-entity"
+_PLAIN, _TEMPERATURE = "softmax", "temperature"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,75 +96,77 @@ def _scope(evidence: Evidence) -> str | None:
 
 
 def _first_inside(evidence: Evidence) -> str | None:
-    return _first(evidence.inside, "In domain")
+    return _first(evidence.inside, "in domain", evidence.tagging)
 
 
 def _first_outside(evidence: Evidence) -> str | None:
-    return _first(evidence.outside, "Out of domain")
+    return _first(evidence.outside, "out of domain", evidence.tagging)
 
 
-def _first(columns: Sequence[Column], where: str) -> str | None:
+def _first(columns: Sequence[Column], where: str, tagging: Sequence[str]) -> str | None:
+    """Return who is best and what is left of the error, of texts where there are any: entities have one of their own.
+
+    One league of both would hide that ours is better on entities than on texts.
+    """
+    columns = without_tags(columns, tagging)
     ranked = placed(league_of(columns))
     if len(ranked) < 2:
         return None
     numbers = places_of(ranked)
     leaders = [one for one in ranked if numbers[one.method] == 1]
-    best, others = leaders[0], ranked[len(leaders) :]
-    near = sum(one.low <= best.high for one in others)
+    best = leaders[0]
     n_sets = len({(column.setup, column.part) for column in columns})
-    first = f"{together(leaders)} {'has' if len(leaders) == 1 else 'share'}"
-    following = f"; next is {code(others[0].method)} with {shown_rank(others[0])}" if others else ""
+    place = f"on texts {where}" if any(column.setup not in tagging for column in columns) and tagging else where
     text = (
-        f"{where} ({many(n_sets, 'set')}), {first} the best mean rank of {len(ranked)} methods: {shown_rank(best)} of "
-        f"the others score better, on average{following}."
+        f"{capital(place)} ({many(n_sets, 'set')}), {together(leaders)} "
+        f"{'has' if len(leaders) == 1 else 'share'} the best mean rank of {len(ranked)} methods "
+        f"({shown_rank(best)} of the others score better)"
     )
-    if near:
-        text += f" This is not certain: the 95 % intervals of {many(near, 'other')} overlap with that of the first."
-    ours = [one for one in others[1:] if one.method == _MAIN]
-    return text + "".join(f" {code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})." for one in ours)
+    if len(leaders) == 1:
+        text += f", and keeps it in {100 * best.first:.0f} % of the bootstrap draws"
+    ours = [one for one in ranked if one.method == _MAIN and numbers[_MAIN] > 1]
+    text += "".join(f"; {code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})" for one in ours)
+    shown = [name for name in dict.fromkeys((_PLAIN, _TEMPERATURE, best.method, _MAIN)) if name in numbers]
+    means = [
+        f"Mean {measure_of(measure).title}: {_means(found, shown)}"
+        for measure in ("ece", "e_aurc")
+        if (found := of_measure(columns, measure))
+    ]
+    return f"{'. '.join([text, *means])}."
+
+
+def _means(columns: Sequence[Column], methods: Sequence[str]) -> str:
+    return listed(f"{code(name)} {fmean(column.mean(name) for column in columns):.1f}" for name in methods)
 
 
 def _against_others(evidence: Evidence) -> str | None:
-    """Return how ours does against the simplest methods, itself without labels, and, out of domain, the best other."""
-    outside = {
-        one.method: record_of(evidence.outside, _MAIN, one.method) for one in placed(league_of(evidence.outside))
-    }
-    best = next((name for name, record in outside.items() if name not in OURS and record.total), None)
-    rivals = {
-        _PLAIN: "the plain softmax",
-        "temperature": "temperature scaling",
-        "knn-ue-no-label": "itself without the label term",
-    }
-    records = [(name, record_of(evidence.scored, _MAIN, rival)) for rival, name in rivals.items()]
-    parts = [f"{record} against {name}" for name, record in records if record.total]
-    said = [f"Wins / ties / losses of {code(_MAIN)} in all columns: {listed(parts)}"] if parts else []
-    if best is not None:
-        name = rivals.get(best, code(best))
-        said.append(f"Out of domain, it has {outside[best]} against {name}, the best other method there")
-    return f"{'. '.join(said)}." if said else None
-
-
-def _texts_alone(evidence: Evidence) -> str | None:
-    """Return what is left of the leagues without tagged entities, of which there may be as many sets as of texts."""
-    kept = {
-        where: [column for column in columns if column.setup not in evidence.tagging]
-        for where, columns in (("in domain", evidence.inside), ("out of domain", evidence.outside))
-    }
-    if not any(column.setup in evidence.tagging for column in evidence.scored):
+    """Return how ours does against the simplest method and the best other ones, on texts where there are any."""
+    kept = [without_tags(columns, evidence.tagging) for columns in (evidence.inside, evidence.outside)]
+    both = [column for columns in kept for column in columns]
+    rivals = {_PLAIN: "the plain softmax", _TEMPERATURE: "temperature scaling"}
+    for columns, where in zip(kept, ("in domain", "out of domain"), strict=True):
+        best = next((one.method for one in placed(league_of(columns)) if one.method not in OURS), None)
+        if best is not None:
+            rivals.setdefault(best, f"{code(best)}, the best other method {where}")
+    known = {name: record for name in rivals if (record := record_of(both, _MAIN, name)).total}
+    if not known:
         return None
-    parts = []
-    for where, columns in kept.items():
-        ranked = placed(league_of(columns))
-        numbers = places_of(ranked)
-        if _MAIN not in numbers:
-            return None
-        (ours,) = (one for one in ranked if one.method == _MAIN)
-        place = f"number {numbers[_MAIN]} of {len(ranked)} {where} ({shown_rank(ours)}"
-        behind = f"; first is {code(ranked[0].method)} with {shown_rank(ranked[0])}" if numbers[_MAIN] > 1 else ""
-        parts.append(f"{place}{behind})")
-    record = record_of([column for columns in kept.values() for column in columns], _MAIN, "temperature")
-    against = f" Against temperature scaling, it has {record} (wins / ties / losses)." if record.total else ""
-    return f"On texts alone, {code(_MAIN)} is {listed(parts)}.{against}"
+    parts = listed(f"{record} against {rivals[name]}" for name, record in known.items())
+    on_texts = any(column.setup not in evidence.tagging for column in both) and evidence.tagging
+    return f"Wins / ties / losses of {code(_MAIN)}{' on texts' if on_texts else ''}: {parts}."
+
+
+def _labels(evidence: Evidence) -> str | None:
+    """Return what the paper's main idea adds: labels of neighbors, beside their distances."""
+    record = record_of(evidence.scored, _MAIN, _UNLABELED)
+    if not record.total:
+        return None
+    chosen = [one for one in evidence.verdicts if one.topic == "without labels"]
+    claims = f" Of the paper's claims on that difference, {_decided(chosen)}." if chosen else ""
+    return (
+        f"What the labels of neighbors add to their distances: {code(_MAIN)} has {record} against {code(_UNLABELED)}"
+        f"{' (all tasks)' if evidence.tagging else ''}.{claims}"
+    )
 
 
 def _entities(evidence: Evidence) -> str | None:
@@ -186,7 +189,9 @@ def _entities(evidence: Evidence) -> str | None:
         over = f" with the same {many(common, 'seed')}" if few else ""
         parts.append(f"{measure_of(measure).title} of {ours:.1f} (best other: {code(best)}, {other:.1f}{over})")
     record = record_of(columns, _ENTITY)
-    tested = f" It has {record} against all methods (wins / ties / losses)." if record.total else ""
+    inside = record_of([column for column in evidence.inside if _ENTITY in column.values], _ENTITY)
+    home = f", in domain {inside}" if inside.total else ""
+    tested = f" Wins / ties / losses against all methods: {record}{home}." if record.total else ""
     return f"On entities out of domain, {code(_ENTITY)} has a mean {' and '.join(parts)}.{tested} {_alike(columns)}."
 
 
@@ -238,21 +243,24 @@ def _losses(evidence: Evidence) -> str | None:
 
 
 def _claims(evidence: Evidence) -> str | None:
-    if not any(one.setup for one in evidence.verdicts):  # arithmetic alone is no experiment
-        return None
-    known = [one.precision for one in evidence.verdicts if not math.isnan(one.precision)]
-    power = f" The median 95 % interval is ± {median(known):.1f} times the paper's gain." if known else ""
+    core = [one for one in evidence.verdicts if one.topic in CORE]
+    others = [one for one in evidence.verdicts if one.topic not in CORE and one.setup]  # arithmetic is no experiment
+    parts = []
+    if core:
+        parts.append(
+            f"Of {many(len(core), 'claim')} of the paper on calibration, ranking and detection, {counted(core)}"
+        )
+        marked = [one for one in core if one.marked]
+        parts += [f"Of the {len(marked)} that it calls significant (†), {_decided(marked)}"] if marked else []
+        effects = [(one.effect, one.precision) for one in core if not math.isnan(one.precision)]
+        if effects:
+            gain, width = (median(found) for found in zip(*effects, strict=True))
+            parts.append(f"The median gain is {gain:.2f} of the paper's, its 95 % interval ± {width:.2f}")
+    if others:
+        parts.append(f"Of {many(len(others), 'claim')} on search, neighbors and time, {_decided(others)}")
     differ = any(one.differs for one in evidence.verdicts)
-    caution = " Encoder, data and size differ from the paper's." if differ else ""
-    core = [one for one in evidence.verdicts if one.table in _CORE]
-    alone = ""
-    if core and len(core) < len(evidence.verdicts):
-        alone = f" On calibration, ranking and OOD detection, {_decided(core)}."
-    marked = [one for one in core if one.marked]
-    alone += f" Of these, the paper calls {len(marked)} significant (†): {_decided(marked)}." if marked else ""
-    return (
-        f"Of {many(len(evidence.verdicts), 'claim')} of the paper, {counted(evidence.verdicts)}.{alone}{power}{caution}"
-    )
+    parts += ["Encoder, data and size differ from the paper's"] if differ and parts else []
+    return f"{'. '.join(parts)}." if parts else None
 
 
 def _decided(verdicts: Sequence[ClaimVerdict]) -> str:
@@ -313,8 +321,8 @@ _MAKERS: tuple[Callable[[Evidence], str | None], ...] = (
     _scope,
     _first_inside,
     _first_outside,
-    _texts_alone,
     _against_others,
+    _labels,
     _entities,
     _detection,
     _times,

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from knn_ue.tasks import TASKS
 from knn_ue_reproduce.columns import DETECTED, SCORED, LeftOut, columns_of
 from knn_ue_reproduce.grids import Grid
-from knn_ue_reproduce.league import Column
+from knn_ue_reproduce.league import Column, without_tags
 from knn_ue_reproduce.league_grids import (
     detected_grid,
     detection_grid,
@@ -37,7 +37,7 @@ RULES = (
     "Order: by the mean of both ranks. Every test set counts the same, so a task with more sets counts more. Two "
     "methods are compared by their means over the seeds that both have, and not at all where they share none.",
     "In brackets: the 95 % interval of the rank, by a bootstrap over test sets and seeds. With few sets the true "
-    "uncertainty is larger.",
+    "uncertainty is larger. The points above say in how many of its draws the first method stays first.",
     "Wins, ties and losses: against every other method in every column, ours among them, by the paired test of the "
     "tables. A win is significant, here and above: p < 0.05 and an interval without zero. What could not be tested is "
     "not counted.",
@@ -136,10 +136,8 @@ def summarize(
     found = [(name, picture_of(name, inside, outside)) for name in names]
     ranked = {method for column in (*inside, *outside, *detected) for method in column.values}
     details = [measure_grid(inside, outside), rival_grid(inside, outside)]
-    texts_inside, texts_outside = (
-        [column for column in columns if column.setup not in tagging] for columns in (inside, outside)
-    )
-    if tagging and (texts_inside or texts_outside):
+    texts_inside, texts_outside = (without_tags(columns, evidence.tagging) for columns in (inside, outside))
+    if tagging and tagging != {column.setup for column in (*inside, *outside)}:
         details += [
             league_grid(texts_inside, texts_outside, "Texts alone: league"),
             rival_grid(texts_inside, texts_outside, "Texts alone: ours against each method"),

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Literal
 
 from knn_ue_reproduce.cells import Content
-from knn_ue_reproduce.claims import Claim, TimeClaim, name_of, ours_of
+from knn_ue_reproduce.claims import Claim, TimeClaim, Topic, name_of, ours_of
 from knn_ue_reproduce.comparisons import PairedTests, pair_of
 from knn_ue_reproduce.few_seeds import of_bound
 from knn_ue_reproduce.measures import VISIBLE, measure_of
@@ -48,7 +48,7 @@ class ClaimVerdict:
     alone. `effect` is our gain as a share of the paper's, and `precision` half the width of its interval, in the same
     unit; both are NaN where the paper prints no two numbers. With `no_room` the second side is so good already that
     half the paper's gain cannot be had. `measured` says that there are numbers to judge it by, `marked` that the paper
-    calls its number significant (†).
+    calls its number significantly better than existing methods (†). `topic` is what the claim is about.
     """
 
     table: str
@@ -72,6 +72,7 @@ class ClaimVerdict:
     measured: bool = True
     p_against: float = math.nan
     marked: bool = False
+    topic: Topic = ""
 
 
 def judge(
@@ -117,6 +118,7 @@ def judge_coverage(setup: str, place: str, method: str, shares: Sequence[float])
         reason=reason,
         setup=setup,
         measured=bool(shares),
+        topic="search",
     )
 
 
@@ -255,7 +257,8 @@ def _verdict(
         no_room=no_room,
         measured=found is not None,
         p_against=against,
-        marked=claim.printed is not None and claim.printed[0].significant,
+        marked=claim.marked,
+        topic=claim.topic,
     )
 
 
@@ -332,4 +335,5 @@ def _time_verdict(claim: TimeClaim, content: Content | None) -> ClaimVerdict:
         word=word,
         reason=reason,
         measured=bool(first and second),
+        topic="time",
     )
