@@ -119,6 +119,37 @@ def test_new_sets_beside_those_we_know_are_out_of_domain_too(tmp_path):
     assert setup.differs == "a sample of IMDb, dynasent-yelp for Yelp"
 
 
+def test_other_test_splits_of_sets_we_know_are_out_of_domain_too(tmp_path):
+    make(tmp_path, *(f"nli/mnli/{split}.jsonl" for split in ("train", "val", "test", "test_hard")))
+    make(tmp_path, "nli/anli/test_r1.jsonl", "nli/snli/test.jsonl", "nli/snli/test_long.jsonl")
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert [(one.name, one.role) for one in setup.sets] == [
+        ("mnli", "in"),
+        ("snli", "out"),
+        ("anli test_r1", "out"),
+        ("mnli test_hard", "out"),
+        ("snli test_long", "out"),
+    ]
+
+
+def test_sets_we_know_are_scored_once_and_without_the_split_that_the_pages_leave_out(tmp_path):
+    make(tmp_path, *(f"sentiment/imdb/{split}.jsonl" for split in ("train", "val", "test")))
+    make(
+        tmp_path,
+        *(
+            f"sentiment/{name}/{split}.jsonl"
+            for name in ("dynasent-yelp", "dynasent-r2")
+            for split in ("test", "test_neutral")
+        ),
+    )
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert [one.name for one in setup.sets] == ["imdb", "dynasent-yelp", "dynasent-r2", "dynasent-yelp neutral"]
+
+
 def test_the_set_to_train_on_when_it_is_named_is_not_scored_otherwise(tmp_path):
     for name in ("wikineural", "btc"):
         make(tmp_path, *(f"ner/{name}/{split}.jsonl" for split in ("train", "val", "test")))
