@@ -1,7 +1,7 @@
 """Which data sets a task is trained on and scored on: the paper's, those of a folder, or VADER's."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -314,10 +314,13 @@ def _test_splits(folder: Path) -> list[str]:
     return [split for split in splits if split.startswith("test") or split.endswith("_test")]
 
 
-def in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...]) -> tuple[ScoredSet, ...]:
-    """Return the sets, each in the place of one of the paper's while there are any, those with known labels first."""
+def in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...], few: Collection[str] = ()) -> tuple[ScoredSet, ...]:
+    """Return the sets, each in the place of one of the paper's while there are any, those with known labels first.
+
+    Those with `few` texts come after those with more.
+    """
     papers = [stands_for for *_, stands_for in _KNOWN[task][1] if stands_for]
-    ordered = sorted(sets, key=lambda one: one.role == "outside")
+    ordered = sorted(sets, key=lambda one: (one.role == "outside", one.role != "in" and one.name in few))
     taken = dict(zip((one.name for one in ordered), papers, strict=False))
     return tuple(replace(one, stands_for=taken.get(one.name)) for one in sets)
 
