@@ -39,7 +39,8 @@ def test_two_complete_sets_ask_which_one_to_train_on(tmp_path):
 
 def test_a_task_without_a_validation_split_is_told_and_costs_no_other_task(tmp_path):
     make(tmp_path, "nli/half/train.jsonl", "nli/half/test.jsonl")
-    with pytest.raises(InvalidInputError, match=r"no set with train, val .* and test: add the split that is missing"):
+    rule = r"no set with train, val .* and test \(half lacks val\): add the split that is missing"
+    with pytest.raises(InvalidInputError, match=rule):
         folder_setups(tmp_path)
 
     make(tmp_path, *(f"sentiment/home/{split}.jsonl" for split in ("train", "val", "test")))
@@ -211,7 +212,9 @@ def test_a_task_without_a_folder_is_told(tmp_path):
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="holds none of sentiment, nli, ner, intent"):
+    (tmp_path / "Sentiment").mkdir()
+
+    with pytest.raises(InvalidInputError, match="holds none of sentiment, nli, ner, intent: it has Sentiment; lay it"):
         folder_setups(tmp_path)
 
     with pytest.raises(InvalidInputError, match="does not exist"):

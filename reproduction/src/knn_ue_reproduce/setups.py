@@ -204,7 +204,10 @@ def folder_setups(
                 raise InvalidInputError(f"{folder / task} has no set {name!r}: it has {there}")
     tasks = [task for task in TASKS if (folder / task).is_dir()]
     if not tasks:
-        raise InvalidInputError(f"{folder} holds none of {', '.join(TASKS)}: lay it out as task/set/split.jsonl.gz")
+        raise InvalidInputError(
+            f"{folder} holds none of {', '.join(TASKS)}: it has {', '.join(_folders(folder)) or 'no folders'}; "
+            "lay it out as task/set/split.jsonl.gz"
+        )
     setups, problems = [], []
     for task in tasks:
         try:
@@ -267,8 +270,13 @@ def _in_domain(folder: Path, task: str, choice: Choice) -> str:
     if _KNOWN[task][0] in complete:
         return _KNOWN[task][0]
     if not complete:
+        lacking = {
+            name: [splits[0] for splits in _NEEDED if not _has(folder / name, *splits)] for name in _folders(folder)
+        }
+        nearest = min(lacking, key=lambda name: len(lacking[name]), default=None)
+        lacks = "" if nearest is None else f" ({nearest} lacks {' and '.join(lacking[nearest])})"
         raise InvalidInputError(
-            f"{folder} has no set with train, val (or {', '.join(_VALIDATION[1:])}) and test: "
+            f"{folder} has no set with train, val (or {', '.join(_VALIDATION[1:])}) and test{lacks}: "
             f"add the split that is missing, or leave {task} out"
         )
     if len(complete) > 1:
