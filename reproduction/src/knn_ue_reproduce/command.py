@@ -128,7 +128,8 @@ def reproduce(
     files += write_page(results, page) if page is not None else []
     for filled in results.tables:
         if filled.verdicts:
-            say(f"{filled.table.name}, {len(filled.verdicts)} claims: {counted(filled.verdicts)}")
+            n_claims = len(filled.verdicts)
+            say(f"{filled.table.name}, {n_claims} claim{'' if n_claims == 1 else 's'}: {counted(filled.verdicts)}")
     typer.echo(f"{len(tables)} tables, {len(outcome.found)} cells, {len(outcome.failed)} failed")
     for file in files:
         typer.echo(str(file))

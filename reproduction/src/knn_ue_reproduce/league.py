@@ -206,6 +206,8 @@ def _mean_rank(ranked: FloatArray, counts: FloatArray) -> FloatArray:
 
 def _bounds(columns: Sequence[Column], values: FloatArray, measured: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return both bounds of the mean ranks (methods,)."""
+    if len({(column.setup, column.part) for column in columns}) == 1 and values.shape[2] == 1:
+        return np.zeros(len(measured)), np.ones(len(measured))
     rng = np.random.default_rng(0)
     seeds = np.empty((_DRAWS, len(columns), values.shape[2]))
     for rows in _rows_by([column.setup for column in columns]):
