@@ -51,6 +51,16 @@ def test_a_table_needs_only_the_encoders_of_its_own_tasks(data, encoder, tmp_pat
     assert "fetch_cased.py --out cased" in invoke("ner", *arguments, *others).output
 
 
+def test_the_outcomes_of_the_claims_are_told_and_tables_without_claims_are_not(data, encoder, tmp_path):
+    arguments = ("--data", data, "--encoder", encoder, "--out", tmp_path, "--report-only")
+
+    shown = invoke("nli", "human", *arguments)
+
+    assert "nli, 24 claims: 0 hold, 0 do not hold, 0 are undecided, 24 cannot be tested here" in shown.stderr
+    assert "0 claims" not in shown.stderr
+    assert "human, " not in shown.stderr
+
+
 def test_the_folder_of_the_page_is_made(tmp_path):
     page = tmp_path / "new" / "page.md"
 

@@ -73,6 +73,21 @@ def test_probabilities_come_back_within_a_thousandth_in_their_order(confidence):
     assert (back[confidence == 1] == 1).all()
 
 
+@pytest.mark.parametrize("n_rows", [30, 240, 2000])
+@pytest.mark.parametrize("steps", [True, False], ids=["at-edges-of-bins", "near-each-other"])
+def test_numbers_of_few_rows_and_of_edges_of_bins_are_those_of_the_answers(n_rows, steps):
+    random = np.random.default_rng(0)
+    close = 0.9 + 0.002 * random.random(n_rows)
+    confidence = random.choice([0.5, 0.6, 0.7, 0.75, 0.8, 1.0], size=n_rows) if steps else close
+    answers = Answers(confidence=confidence, group=np.arange(n_rows), correct=random.random(n_rows) < confidence)
+
+    back = unpack(pack(answers))
+
+    for name in ("ece", "e_aurc"):
+        expected = MEASURES[name].function(answers)
+        assert MEASURES[name].function(back) == pytest.approx(expected, abs=0.05 / MEASURES[name].unit)
+
+
 def test_rows_and_labels_come_back_exactly():
     for answers in (texts(50, 2), texts(50, 3), entities(400)):
         back = unpack(pack(answers))

@@ -109,6 +109,12 @@ def test_the_interval_holds_the_rank_and_is_a_point_where_nothing_differs_betwee
     assert mixed["b"].low == pytest.approx(0.5, abs=0.02) and mixed["b"].high == pytest.approx(1.0, abs=0.02)
 
 
+def test_one_set_with_one_seed_leaves_every_rank_possible():
+    found = league_of([column({"a": [1.0], "b": [2.0]}), column({"a": [1.0], "b": [2.0]}, measure="brier")])
+
+    assert [(one.rank, one.low, one.high) for one in found] == [(0.0, 0.0, 1.0), (1.0, 0.0, 1.0)]
+
+
 def test_seeds_that_disagree_widen_the_interval():
     rng = np.random.default_rng(1)
     seeds = {"a": 2 + rng.normal(size=8), "b": 2.2 + rng.normal(size=8), "c": 9 + 0.1 * rng.normal(size=8)}
@@ -175,10 +181,10 @@ def test_other_grids_have_a_line_for_each_method_and_say_where_there_is_nothing(
     inside = [column({"softmax": [4.0], "knn-ue": [2.0]}, {("knn-ue", "softmax"): paired(-0.02)})]
     detected = [column({"softmax": [70.0], "vim": [80.0]}, measure="detection_auroc", higher=True)]
 
-    assert measure_grid(inside, []).lines == (("softmax", "100 [100, 100]", "–"), ("knn-ue", "0 [0, 0]", "–"))
+    assert measure_grid(inside, []).lines == (("softmax", "100 [0, 100]", "–"), ("knn-ue", "0 [0, 100]", "–"))
     assert rival_grid(inside, []).lines == (("softmax", "1 / 0 / 0", "–"),)
     assert [line[1:5] for line in detection_grid(detected).lines] == [
-        ("vim", "0 [0, 0]", "–", "80.0"),
-        ("softmax", "100 [100, 100]", "–", "70.0"),
+        ("vim", "0 [0, 100]", "–", "80.0"),
+        ("softmax", "100 [0, 100]", "–", "70.0"),
     ]
     assert league_grid([], []).lines == ()

@@ -52,6 +52,19 @@ def test_one_training_serves_all_post_hoc_methods(measured):
     assert not outcome.failed
 
 
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ({"home": {"n_answers": 9, "right": 0.84, "ece": 0.03}}, "home right 84.0, ece 3.0"),
+        ({"home": {"n_answers": 9}, "away": {"detection_auroc": 0.7}}, "OOD detection AUROC away 70.0"),
+        ({"home": {"n_answers": 0}}, "home without any answer"),
+        ({"home": {"n_answers": 9}}, "home measured"),
+    ],
+)
+def test_the_line_of_a_cell_says_what_was_measured(sets, said):
+    assert run.summary({"sets": sets}) == said
+
+
 def test_a_cell_holds_the_scores_of_every_set_and_what_it_was_made_of(measured):
     _, _, outcome, _ = measured
 

@@ -39,7 +39,8 @@ def test_two_complete_sets_ask_which_one_to_train_on(tmp_path):
 
 def test_a_task_without_a_validation_split_is_told_and_costs_no_other_task(tmp_path):
     make(tmp_path, "nli/half/train.jsonl", "nli/half/test.jsonl")
-    with pytest.raises(InvalidInputError, match=r"no set with train, val .* and test: add the split that is missing"):
+    rule = r"no set with train, val .* and test \(half lacks val\): add the split that is missing"
+    with pytest.raises(InvalidInputError, match=rule):
         folder_setups(tmp_path)
 
     make(tmp_path, *(f"sentiment/home/{split}.jsonl" for split in ("train", "val", "test")))
@@ -119,6 +120,37 @@ def test_new_sets_beside_those_we_know_are_out_of_domain_too(tmp_path):
     assert setup.differs == "a sample of IMDb, dynasent-yelp for Yelp"
 
 
+def test_other_test_splits_of_sets_we_know_are_out_of_domain_too(tmp_path):
+    make(tmp_path, *(f"nli/mnli/{split}.jsonl" for split in ("train", "val", "test", "test_hard")))
+    make(tmp_path, "nli/anli/test_r1.jsonl", "nli/snli/test.jsonl", "nli/snli/test_long.jsonl")
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert [(one.name, one.role) for one in setup.sets] == [
+        ("mnli", "in"),
+        ("snli", "out"),
+        ("anli test_r1", "out"),
+        ("mnli test_hard", "out"),
+        ("snli test_long", "out"),
+    ]
+
+
+def test_sets_we_know_are_scored_once_and_without_the_split_that_the_pages_leave_out(tmp_path):
+    make(tmp_path, *(f"sentiment/imdb/{split}.jsonl" for split in ("train", "val", "test")))
+    make(
+        tmp_path,
+        *(
+            f"sentiment/{name}/{split}.jsonl"
+            for name in ("dynasent-yelp", "dynasent-r2")
+            for split in ("test", "test_neutral")
+        ),
+    )
+
+    (setup,) = folder_setups(tmp_path)
+
+    assert [one.name for one in setup.sets] == ["imdb", "dynasent-yelp", "dynasent-r2", "dynasent-yelp neutral"]
+
+
 def test_the_set_to_train_on_when_it_is_named_is_not_scored_otherwise(tmp_path):
     for name in ("wikineural", "btc"):
         make(tmp_path, *(f"ner/{name}/{split}.jsonl" for split in ("train", "val", "test")))
@@ -180,7 +212,9 @@ def test_a_task_without_a_folder_is_told(tmp_path):
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="holds none of sentiment, nli, ner, intent"):
+    (tmp_path / "Sentiment").mkdir()
+
+    with pytest.raises(InvalidInputError, match="holds none of sentiment, nli, ner, intent: it has Sentiment; lay it"):
         folder_setups(tmp_path)
 
     with pytest.raises(InvalidInputError, match="does not exist"):

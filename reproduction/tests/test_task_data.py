@@ -65,7 +65,8 @@ def test_a_validation_split_of_other_labels_is_told(tmp_path):
     write_data(tmp_path, tasks=("sentiment",))
     write_rows(tmp_path / "sentiment" / "home" / "val.jsonl", [{"text": "fine", "label": "green"}] * 9)
 
-    with pytest.raises(InvalidInputError, match="has 0 rows with a label of the training rows: at least 2 are needed"):
+    rule = r"has 0 rows with a label of the training rows \(it has green; they have neg, pos\): at least 2 are needed"
+    with pytest.raises(InvalidInputError, match=rule):
         _ = task_data(tmp_path).stopping
 
 

@@ -157,7 +157,7 @@ def test_without_cells_a_claim_cannot_be_tested():
     verdict = judge([CLAIM], {}, {})[0]
 
     assert verdict.word == "cannot be tested here"
-    assert verdict.reason == "the cells, or the answers behind them, are not here"
+    assert verdict.reason == "the cells, or answers that give their numbers, are not here"
 
 
 def test_a_claim_about_a_model_that_did_not_learn_cannot_be_tested_and_is_no_claim_for_holm():

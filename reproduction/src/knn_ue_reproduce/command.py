@@ -84,6 +84,7 @@ def reproduce(
 
     Example: [bold]knn-ue reproduce sentiment --data data --seeds 1 --out knn-ue-reproduction[/bold]
     """
+    from knn_ue_reproduce.grids import counted
     from knn_ue_reproduce.reproduction import Reproduction, Request, write_page, write_results
     from knn_ue_reproduce.setups import Choice
 
@@ -126,8 +127,9 @@ def reproduce(
     files = write_results(results, out)
     files += write_page(results, page) if page is not None else []
     for filled in results.tables:
-        words = [verdict.word for verdict in filled.verdicts]
-        say(f"{filled.table.name}: {words.count('holds')} of {len(words)} claims hold")
+        if filled.verdicts:
+            n_claims = len(filled.verdicts)
+            say(f"{filled.table.name}, {n_claims} claim{'' if n_claims == 1 else 's'}: {counted(filled.verdicts)}")
     typer.echo(f"{len(tables)} tables, {len(outcome.found)} cells, {len(outcome.failed)} failed")
     for file in files:
         typer.echo(str(file))

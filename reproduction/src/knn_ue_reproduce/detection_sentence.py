@@ -69,7 +69,8 @@ def _by_task(columns: Sequence[Column]) -> dict[str, tuple[float, float]]:
 
 def _by_length(detected: Sequence[Column], lengths: Mapping[tuple[str, str], float]) -> str:
     """Return on how many sets the texts are shorter or longer, and who detects best on the others."""
-    easy = {key for key, auroc in lengths.items() if auroc >= BY_LENGTH}
+    compared = {(one.setup, one.part) for one in detected} & lengths.keys()
+    easy = {key for key in compared if lengths[key] >= BY_LENGTH}
     if not easy:
         return ""
     others = [one for one in detected if (one.setup, one.part) not in easy]
@@ -83,6 +84,6 @@ def _by_length(detected: Sequence[Column], lengths: Mapping[tuple[str, str], flo
         record = record_of(others, DETECTOR, rivals[0]) if rivals else Record()
         rest += f", and {code(DETECTOR)} has {record} against {code(rivals[0])}" if record.total else ""
     return (
-        f"On {len(easy)} of {many(len(lengths), 'set')} of texts the number of words alone has an AUROC of at least "
+        f"On {len(easy)} of {many(len(compared), 'set')} of texts the number of words alone has an AUROC of at least "
         f"{BY_LENGTH:.0f} %{rest}"
     )

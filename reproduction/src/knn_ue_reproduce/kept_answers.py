@@ -14,25 +14,35 @@ from knn_ue_reproduce.answers import Answers
 _LOG_ODDS = "log_odds"
 _MERGED = 0.01  # the share of all rows that may become one value
 _FEW = 8  # rows of which a few are equal by chance
+# Confidences of so few rows are kept as they are, and those of which more than this share would change their bin:
+# isotonic's are often 0.5 or 0.8, at the very edge of one.
+_EXACT_ROWS = 500
+_MOVED = 0.002
 _AS_THEY_ARE = ("correct", "missed", "labels")
 
 
 def pack(answers: Answers) -> dict[str, npt.NDArray[Any]]:
     """Return the answers as small arrays by name; `proximity`, which no test reads, is left out.
 
-    Scores of detectors, which are no probabilities, keep single precision. Of two classes one is kept. Groups that are
-    just the numbers of the rows are left out.
+    Scores of detectors, which are no probabilities, keep single precision, and confidences of few rows all digits: one
+    row that ties or changes its bin would show in their numbers. Of two classes one is kept. Groups that are just the
+    numbers of the rows are left out.
 
-    >>> packed = pack(Answers(confidence=np.array([0.25, 1.0]), group=np.array([0, 1])))
-    >>> packed["confidence.log_odds"].dtype, unpack(packed).confidence.round(3).tolist()
+    >>> packed = pack(Answers(confidence=np.tile([0.25, 1.0], 300), group=np.arange(600)))
+    >>> packed["confidence.log_odds"].dtype, unpack(packed).confidence[:2].round(3).tolist()
     (dtype('float16'), [0.25, 1.0])
     """
     packed: dict[str, npt.NDArray[Any]] = {}
     scores = answers.confidence
     if len(scores) and not (scores.min() >= 0 and scores.max() <= 1):
         packed["confidence"] = scores.astype(np.float32)
+    elif 0 < len(scores) <= _EXACT_ROWS:
+        packed["confidence"] = scores.astype(np.float64)
     else:
-        packed[f"confidence.{_LOG_ODDS}"] = _short(_log_odds(scores))
+        short = _short(_log_odds(scores))
+        moved = _bins(_probabilities(short)) != _bins(scores)
+        exact = moved.sum() > _MOVED * len(scores)
+        packed |= {"confidence": scores.astype(np.float64)} if exact else {f"confidence.{_LOG_ODDS}": short}
     for name in _AS_THEY_ARE:
         values = getattr(answers, name)
         if values is not None:
@@ -53,9 +63,7 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> Answers:
     for stored, values in arrays.items():
         name, _, form = stored.partition(".")
         if form == _LOG_ODDS:
-            # exp overflows to infinity where a probability is 0, which is right.
-            with np.errstate(over="ignore"):
-                found[name] = 1 / (1 + np.exp(-values.astype(np.float64)))
+            found[name] = _probabilities(values)
         elif values.dtype == np.bool_:
             found[name] = values
         else:
@@ -71,6 +79,18 @@ def _log_odds(probs: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
         odds: FloatArray = np.log(probs) - np.log1p(-np.asarray(probs, dtype=np.float64))
     return odds
+
+
+def _probabilities(odds: npt.NDArray[np.floating[Any]]) -> FloatArray:
+    with np.errstate(over="ignore"):  # exp overflows to infinity where a probability is 0, which is right
+        probs: FloatArray = 1 / (1 + np.exp(-odds.astype(np.float64)))
+    return probs
+
+
+def _bins(probs: FloatArray) -> FloatArray:
+    """Return which of ten bins, open below, each probability is in."""
+    found: FloatArray = np.ceil(10 * np.asarray(probs, dtype=np.float64))
+    return found
 
 
 def _short(odds: FloatArray) -> npt.NDArray[np.floating[Any]]:

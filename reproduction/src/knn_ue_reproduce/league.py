@@ -81,7 +81,8 @@ class Record:
 class Standing:
     """One method: its mean rank with both bounds, how many columns it is of, its comparisons, its fewest seeds.
 
-    `first` is in which share of the bootstrap draws no method with as many columns has a better mean rank.
+    `first` is in which share of the bootstrap draws no method with as many columns has a better mean rank, NaN where
+    there is nothing to draw.
     """
 
     method: str
@@ -220,6 +221,8 @@ def _bounds(
     columns: Sequence[Column], values: FloatArray, measured: FloatArray, placed: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return both bounds of the mean ranks (methods,), and how often each of those that are `placed` is the best."""
+    if len({(column.setup, column.part) for column in columns}) == 1 and values.shape[2] == 1:
+        return np.zeros(len(measured)), np.ones(len(measured)), np.full(len(measured), math.nan)
     rng = np.random.default_rng(0)
     seeds = np.empty((_DRAWS, len(columns), values.shape[2]))
     for rows in _rows_by([column.setup for column in columns]):

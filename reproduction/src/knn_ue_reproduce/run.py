@@ -15,6 +15,7 @@ from knn_ue_reproduce.timing import Timing, timing_cell, timing_name
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 
 Say = Callable[[str], None]
+_AUROC = "detection_auroc"
 
 # Seconds of a cell before any was measured here: a training, and scoring with a trained model.
 _TRAINING_GUESS = {"small": 120.0, "reference": 480.0, "base": 900.0, "paper": 7200.0}
@@ -167,13 +168,22 @@ def _measure(runner: TaskRunner, job: Job) -> Content:
 
 
 def summary(content: Content) -> str:
-    """Return the in-domain numbers of a cell in a few words."""
+    """Return the in-domain numbers of a cell in a few words; those of a detector, which has none, are of other sets.
+
+    >>> summary({"sets": {"imdb": {"n_answers": 9}, "yelp": {"detection_auroc": 0.7}}})
+    'OOD detection AUROC yelp 70.0'
+    """
     sets: Mapping[str, Any] = content.get("sets", {})
     if not sets:
         return "measured"
     first, numbers = next(iter(sets.items()))
     shown = [f"{name} {100 * numbers[name]:.1f}" for name in ("right", "ece") if name in numbers]
-    return f"{first} {', '.join(shown) or 'without any answer'}"
+    if shown:
+        return f"{first} {', '.join(shown)}"
+    found = [f"{name} {100 * one[_AUROC]:.1f}" for name, one in sets.items() if _AUROC in one]
+    if found:
+        return f"OOD detection AUROC {', '.join(found)}"
+    return f"{first} {'without any answer' if not numbers.get('n_answers') else 'measured'}"
 
 
 def _is_long(job: Job) -> bool:

@@ -81,11 +81,11 @@ def _scope(evidence: Evidence) -> str | None:
     sets = {(column.setup, column.part) for column in columns}
     tasks = list(dict.fromkeys(column.setup for column in columns))
     known = [
-        f"{column.mean(_PLAIN):.1f} % ({'F1, ' if column.measure == 'f1' else ''}{column.part})"
+        f"{'F1 ' if column.measure == 'f1' else ''}{column.mean(_PLAIN):.1f} % ({column.part})"
         for column in evidence.learned
         if _PLAIN in column.values
     ]
-    learned = f" The plain model's accuracy in domain is {listed(known)}." if known else ""
+    learned = f" The plain model's accuracy (F1 of entities) in domain: {listed(known)}." if known else ""
     fewer = evidence.other_seeds
     searched = f"; `mc-dropout` and other ways to search have {many(fewer, 'seed')}" if fewer else ""
     return (
@@ -122,7 +122,7 @@ def _first(columns: Sequence[Column], where: str, tagging: Sequence[str]) -> str
         f"{'has' if len(leaders) == 1 else 'share'} the best mean rank of {len(ranked)} methods "
         f"({shown_rank(best)} of the others score better)"
     )
-    if len(leaders) == 1:
+    if len(leaders) == 1 and n_sets > 1:  # one set says nothing of others
         text += f", and keeps it in {100 * best.first:.0f} % of the bootstrap draws"
     ours = [one for one in ranked if one.method == _MAIN and numbers[_MAIN] > 1]
     text += "".join(f"; {code(one.method)} is number {numbers[one.method]} ({shown_rank(one)})" for one in ours)

@@ -1,7 +1,7 @@
 """Which data sets a task is trained on and scored on: the paper's, those of a folder, or VADER's."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -121,6 +121,7 @@ _SAME_DATA = {"imdb": "IMDb", "mnli": "MNLI", "snli": "SNLI"}  # samples of the 
 _ROWS = re.compile(rf"^[^.]+({'|'.join(map(re.escape, (*JSON_FILES, *TABLES, *COLUMNS, *PARQUET)))})(\.gz)?$")
 _NOT_A_SET = {"train", "fitting"}  # what other rows of a setup are called
 _TO_TRAIN_ON = {"btc"}  # a set that is in domain when it is named, and no part of the results otherwise
+_NOT_SCORED = {"dynasent-r2 test_neutral"}  # a split of a set we know that is scored when the set is named
 
 
 def vader_setups() -> tuple[Setup, ...]:
@@ -203,7 +204,10 @@ def folder_setups(
                 raise InvalidInputError(f"{folder / task} has no set {name!r}: it has {there}")
     tasks = [task for task in TASKS if (folder / task).is_dir()]
     if not tasks:
-        raise InvalidInputError(f"{folder} holds none of {', '.join(TASKS)}: lay it out as task/set/split.jsonl.gz")
+        raise InvalidInputError(
+            f"{folder} holds none of {', '.join(TASKS)}: it has {', '.join(_folders(folder)) or 'no folders'}; "
+            "lay it out as task/set/split.jsonl.gz"
+        )
     setups, problems = [], []
     for task in tasks:
         try:
@@ -225,8 +229,9 @@ def _folder_setup(folder: Path, task: str, choice: Choice) -> Setup:
     known, sets = _KNOWN[task]
     if name == known and task not in choice.out_of_domain:
         found = tuple(_known_set(folder, *one) for one in sets if all(_has(folder / one[0], split) for split in one[1]))
-        unknown = _tested(folder, {one[0] for one in sets} | _TO_TRAIN_ON)
-        found += tuple(one for other in unknown for one in _other_sets(folder, other))
+        unknown = [one for other in _tested(folder, _TO_TRAIN_ON) for one in _other_sets(folder, other)]
+        read = {*_NOT_SCORED, *(one.name for one in found), *(source for one in found for source in one.sources)}
+        found += tuple(one for one in unknown if read.isdisjoint((one.name, *one.sources)))
     else:
         others = choice.out_of_domain.get(task) or _tested(folder, {name})
         found = (*_other_sets(folder, name, role="in"), *(s for one in others for s in _other_sets(folder, one)))
@@ -265,8 +270,13 @@ def _in_domain(folder: Path, task: str, choice: Choice) -> str:
     if _KNOWN[task][0] in complete:
         return _KNOWN[task][0]
     if not complete:
+        lacking = {
+            name: [splits[0] for splits in _NEEDED if not _has(folder / name, *splits)] for name in _folders(folder)
+        }
+        nearest = min(lacking, key=lambda name: len(lacking[name]), default=None)
+        lacks = "" if nearest is None else f" ({nearest} lacks {' and '.join(lacking[nearest])})"
         raise InvalidInputError(
-            f"{folder} has no set with train, val (or {', '.join(_VALIDATION[1:])}) and test: "
+            f"{folder} has no set with train, val (or {', '.join(_VALIDATION[1:])}) and test{lacks}: "
             f"add the split that is missing, or leave {task} out"
         )
     if len(complete) > 1:
@@ -312,10 +322,13 @@ def _test_splits(folder: Path) -> list[str]:
     return [split for split in splits if split.startswith("test") or split.endswith("_test")]
 
 
-def in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...]) -> tuple[ScoredSet, ...]:
-    """Return the sets, each in the place of one of the paper's while there are any, those with known labels first."""
+def in_place_of_the_papers(task: str, sets: tuple[ScoredSet, ...], few: Collection[str] = ()) -> tuple[ScoredSet, ...]:
+    """Return the sets, each in the place of one of the paper's while there are any, those with known labels first.
+
+    Those with `few` texts come after those with more.
+    """
     papers = [stands_for for *_, stands_for in _KNOWN[task][1] if stands_for]
-    ordered = sorted(sets, key=lambda one: one.role == "outside")
+    ordered = sorted(sets, key=lambda one: (one.role == "outside", one.role != "in" and one.name in few))
     taken = dict(zip((one.name for one in ordered), papers, strict=False))
     return tuple(replace(one, stands_for=taken.get(one.name)) for one in sets)
 

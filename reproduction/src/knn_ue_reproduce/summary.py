@@ -36,8 +36,8 @@ RULES = (
     "columns. 0 is the best of all everywhere, 100 the worst. It says how many are better, not by how much.",
     "Order: by the mean of both ranks. Every test set counts the same, so a task with more sets counts more. Two "
     "methods are compared by their means over the seeds that both have, and not at all where they share none.",
-    "In brackets: the 95 % interval of the rank, by a bootstrap over test sets and seeds. With few sets the true "
-    "uncertainty is larger. The points above say in how many of its draws the first method stays first.",
+    "In brackets: the 95 % interval of the rank, by a bootstrap over test sets and seeds. With few sets or "
+    "seeds the true uncertainty is larger. The points above say in how many of its draws the first method stays first.",
     "Wins, ties and losses: against every other method in every column, ours among them, by the paired test of the "
     "tables. A win is significant, here and above: p < 0.05 and an interval without zero. What could not be tested is "
     "not counted.",

@@ -15,15 +15,13 @@ from knn_ue_reproduce.learning import unlearned
 from knn_ue_reproduce.measures import DETECTION, VISIBLE, measure_of
 from knn_ue_reproduce.plan import Block, PaperTable
 from knn_ue_reproduce.published import Published
+from knn_ue_reproduce.roles import notes_of, vote_notes_of
 from knn_ue_reproduce.run import Job, Outcome
 from knn_ue_reproduce.statistics import FEWEST_SEEDS, N_BOOTSTRAP, PairedTest, holm, mean_and_std
-from knn_ue_reproduce.task_data import SetRows
 from knn_ue_reproduce.task_runner import TaskRunner
 from knn_ue_reproduce.toy_cases import toy_numbers
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 from knn_ue_reproduce.verdicts import ALPHA, ClaimVerdict, differences, judge, judge_coverage, judge_times
-
-_FEW_TEXTS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,8 +279,8 @@ class Filler:
             notes.append(
                 f"mc-dropout saw the first {cap} texts of each set only, and is compared with others on those."
             )
-        notes += [note for one in sets for note in _set_notes(one)]
-        notes += [note for one in sets for note in _vote_notes(one)] if "human" in names else []
+        notes += [note for one in sets for note in notes_of(one)]
+        notes += [note for one in sets for note in vote_notes_of(one)] if "human" in names else []
         if "class_auroc" in names:
             many = [block.setup for block in measured if len(self.runners[block.setup].data.known) > MAX_CLASSES]
             notes += [f"AUROC of the classes is not measured where there are more than {MAX_CLASSES}." for _ in many]
@@ -292,29 +290,6 @@ class Filler:
     def _is_measured(self, table: PaperTable, block: Block) -> bool:
         """Say whether some cell of the block is there: otherwise its data may not be at hand either."""
         return any(found_jobs(self.outcome, block.setup, variant) for variant in table.variants[block.setup])
-
-
-def _set_notes(rows: SetRows) -> list[str]:
-    notes = []
-    if len(rows.rows) < _FEW_TEXTS:
-        notes.append(f"{rows.name} has so few texts ({len(rows.rows)}) that its numbers and tests say little.")
-    if rows.n_trained_on:
-        share = f"{rows.n_trained_on:,} of {len(rows.rows):,}"
-        notes.append(f"{rows.name}: {share} texts are training rows too, which flatters every method.")
-    if rows.ignored:
-        notes.append(f"{rows.name} does not annotate {', '.join(sorted(rows.ignored))}: such answers count as O.")
-    if rows.n_dropped:
-        share = f"{rows.n_dropped:,} of {rows.n_rows_read:,}"
-        notes.append(f"{rows.name}: {share} texts have labels the model does not know and are left out.")
-    return notes
-
-
-def _vote_notes(rows: SetRows) -> list[str]:
-    """Return of how many texts people's votes are known, where it is not of all or of none."""
-    n_voted = sum(bool(getattr(row, "label_counts", None)) for row in rows.rows)
-    if n_voted in (0, len(rows.rows)):
-        return []
-    return [f"{rows.name}: {n_voted:,} of {len(rows.rows):,} texts have votes, and the distance is that of those."]
 
 
 def stored_number(content: Content, part: str, name: str) -> float | None:

@@ -1,6 +1,6 @@
 """The rows of a setup: read, drawn, and made to fit the labels the model will know."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue_reproduce.scales import Scale
 from knn_ue_reproduce.setups import Role, ScoredSet, Setup
 
+_SHOWN_LABELS = 3
 _SEED = 0  # of every draw of rows: seeds of experiments change the training, never the data
 
 
@@ -19,8 +20,9 @@ class SetRows:
     """The drawn rows of one test set.
 
     `labeled` says whether the model knows their labels. `ignored` are entity types that the set does not annotate:
-    what the model finds of them counts as O. `n_dropped` rows of all `n_rows_read` had labels the model does not know.
-    Of the drawn rows, `n_trained_on` have the text of a training row.
+    what the model finds of them counts as O. `n_dropped` rows of all `n_rows_read` had labels the model does not know;
+    `unknown` are those labels, or the types of entities that were turned into O. Of the drawn rows, `n_trained_on`
+    have the text of a training row.
     """
 
     name: str
@@ -30,6 +32,7 @@ class SetRows:
     ignored: frozenset[str] = frozenset()
     n_rows_read: int = 0
     n_dropped: int = 0
+    unknown: frozenset[str] = frozenset()
     n_trained_on: int = 0
 
     @cached_property
@@ -86,14 +89,16 @@ class TaskData:
 
     @cached_property
     def _validation(self) -> tuple[list[Row], list[Row]]:
-        rows = draw(read_rows(self.setup.validation, self.task), self.scale.validation_rows)
-        rows, _ = fit_labels(rows, self.known)
+        drawn = draw(read_rows(self.setup.validation, self.task), self.scale.validation_rows)
+        rows, _ = fit_labels(drawn, self.known)
         if self.scale.shared_validation:
             return rows, rows
         first = half_of(len(rows), second=False, seed=_SEED)
         if not first:
-            known = f"{len(rows)} rows with a label of the training rows"
-            raise InvalidInputError(f"{self.setup.validation} has {known}: at least 2 are needed, add some")
+            raise InvalidInputError(
+                f"{self.setup.validation} has {len(rows)} rows with a label of the training rows (it has "
+                f"{some(labels_of(drawn))}; they have {some(self.known)}): at least 2 are needed, add some"
+            )
         return (
             [row for number, row in enumerate(rows) if number in first],
             [row for number, row in enumerate(rows) if number not in first],
@@ -113,6 +118,7 @@ class TaskData:
             ignored=ignored if labeled else frozenset(),
             n_rows_read=len(rows),
             n_dropped=len(rows) - len(usable) if labeled else 0,
+            unknown=labels_of(rows) - self.known if labeled else frozenset(),
             n_trained_on=sum(input_of(row) in self._seen for row in drawn),
         )
 
@@ -147,6 +153,17 @@ def labels_of(rows: Sequence[Row]) -> frozenset[str]:
         elif row.label is not None:
             found.add(row.label)
     return frozenset(found)
+
+
+def some(labels: Collection[str]) -> str:
+    """Return the first labels in words.
+
+    >>> some({"neg", "pos"}), some(set("abcde")), some(())
+    ('neg, pos', 'a, b, c and 2 more', 'none')
+    """
+    shown = sorted(labels)
+    more = f" and {len(shown) - _SHOWN_LABELS} more" if len(shown) > _SHOWN_LABELS else ""
+    return f"{', '.join(shown[:_SHOWN_LABELS])}{more}" if shown else "none"
 
 
 def fit_labels(rows: Sequence[Row], known: frozenset[str]) -> tuple[list[Row], frozenset[str]]:

@@ -216,7 +216,7 @@ def _verdict(
     no_room = False
     if found is None or math.isnan(found.low):
         word, interval, t_test = "cannot be tested here", "–", math.nan
-        reason = "the cells, or the answers behind them, are not here"
+        reason = "the cells, or answers that give their numbers, are not here"
         if found is not None:
             reason = "not defined with every seed" if found.n_seeds else "no seed that both were measured with"
     else:
