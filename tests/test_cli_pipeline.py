@@ -103,6 +103,18 @@ def test_evaluate_shows_temperature_scaling_beside_every_method(text, tmp_path, 
     assert list(json.loads(result.stdout)["tables"]["test"]["scores"]) == shown
 
 
+def test_evaluate_counts_rows_by_their_sample_weight(text, tmp_path):
+    rows = [row | {"sample_weight": 1 + number % 3} for number, row in enumerate(read_lines(text.test))]
+    repeated = [row for number, row in enumerate(read_lines(text.test)) for _ in range(1 + number % 3)]
+    files = [write_rows(tmp_path / "weighted.jsonl", rows), write_rows(tmp_path / "repeated.jsonl", repeated)]
+
+    weighted, expected = (run("evaluate", text.ue, "--test", file, "--json") for file in files)
+
+    found, whole = (json.loads(result.stdout)["tables"]["test"] for result in (weighted, expected))
+    assert found["weighted"] and found["caption"] == "test: 30 rows, weighted"
+    assert found["scores"]["knn-ue"]["ece"] == pytest.approx(whole["scores"]["knn-ue"]["ece"])
+
+
 def test_explain_shows_neighbors_of_each_text(files):
     texts = {"text": ["a great film"], "pair": ["Ada was great", "Ada was not great"], "ner": ["Ada went to Oslo"]}
 
