@@ -89,6 +89,7 @@ def test_evaluate_prints_the_raw_model_beside_the_method_as_json(files):
 
     tables = json.loads(result.stdout)["tables"]
     assert list(tables["test"]["scores"]) == ["raw", "temperature", "knn-ue"]
+    assert "piece" in tables["test"]["scores"]["knn-ue"]
     assert {"test", "train", "train/detection"} <= set(tables)
 
 

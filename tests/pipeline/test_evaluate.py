@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation import evaluate
 from pipelines import TEXT, fit
 from tiny_models import ROWS, TASKS
 
@@ -74,6 +75,16 @@ def test_weights_that_are_given_replace_those_of_the_rows(fitted):
 def test_a_set_with_the_name_of_the_test_set_is_refused(fitted):
     with pytest.raises(InvalidInputError, match="must not be named 'test'"):
         fitted[TEXT].evaluate(ROWS[TEXT](12), out_of_domain={"test": ROWS[TEXT](12)})
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_proximity_is_to_the_validation_rows_of_the_pipeline(task, fitted):
+    outputs = fitted[task].outputs(ROWS[task](12, start=300))
+
+    found = fitted[task].evaluate(outputs)["knn-ue"]["piece"]
+
+    calibrator, validation = fitted[task].calibrator_, fitted[task].validation_
+    assert found == evaluate(calibrator, outputs, validation=validation)["calibrated"]["piece"]
 
 
 def test_explain_agrees_with_the_answers(fitted):

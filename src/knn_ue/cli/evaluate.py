@@ -102,6 +102,7 @@ def evaluate(
             n_bootstrap=bootstrap or 0,
             familiarity=pipe.familiarity_,
             sample_weight=sets.sample_weight,
+            validation=pipe.validation_,
         )
     else:
         context = {"folder": str(ue), "test": test} | ({"out of domain": ", ".join(ood)} if ood else {})
@@ -115,6 +116,7 @@ def evaluate(
             context=context,
             familiarity=pipe.familiarity_,
             sample_weight=sets.sample_weight,
+            validation=pipe.validation_,
         )
         files = built.write(report)
         evaluation = built.evaluation

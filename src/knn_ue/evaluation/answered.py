@@ -15,7 +15,7 @@ from knn_ue.arrays import (
     read_only,
     softmax,
 )
-from knn_ue.calibrators.contract import Calibrator
+from knn_ue.calibrators import Calibrator, ProximitySpace
 from knn_ue.entities import SentenceReading, is_tagged
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation.tables import RAW, TEST
@@ -25,6 +25,7 @@ from knn_ue.types import Outputs
 
 _ONE = "calibrated"
 _ELSEWHERE = "out_of_domain"
+_MOST_NEAR = 2000  # validation rows to be near to: in tagging there are many thousand words
 
 SampleWeight = FloatArray | Mapping[str, FloatArray]  # of the test rows, or of each set by its name
 
@@ -35,7 +36,8 @@ class AnsweredSet:
 
     `readings` are those of the methods that have a score for each entity and each sentence; `familiarity` (n,) is
     higher the more a row is like the training data, None where that was not measured. `weights` (n,) are what each row
-    counts, with a mean of 1 over the rows that count; None where each counts once.
+    counts, with a mean of 1 over the rows that count; None where each counts once. `proximity` (n,) is higher the
+    nearer a row is to validation rows, None without features of both.
     """
 
     outputs: Outputs
@@ -43,6 +45,7 @@ class AnsweredSet:
     readings: Mapping[str, SentenceReading] = field(default_factory=dict)
     familiarity: FloatArray | None = None
     weights: FloatArray | None = None
+    proximity: FloatArray | None = None
 
     @property
     def predicted(self) -> IntArray:
@@ -77,13 +80,21 @@ def answered_sets(
     out_of_domain: Outputs | Mapping[str, Outputs] | None = None,
     familiarity: Familiarity | None = None,
     sample_weight: SampleWeight | None = None,
+    validation: Outputs | None = None,
 ) -> dict[str, AnsweredSet]:
     """Ask each calibrator once about each set; "test" comes first, and the raw model first in each."""
     calibrators = _named_calibrators(calibrator)
     test.require_labels("evaluate")
     sets = {TEST: test} | _named_sets(out_of_domain, test)
     weights = _weights_of_sets(sample_weight, sets)
-    return {name: _answered(calibrators, x, familiarity, weights.get(name)) for name, x in sets.items()}
+    near = _near_to(validation)
+    answered = {}
+    for name, outputs in sets.items():
+        proximity = None if near is None or outputs.features is None else near.proximity(outputs)
+        known = None if familiarity is None else -familiarity.score(outputs)
+        given = {"familiarity": known, "weights": weights.get(name), "proximity": proximity}
+        answered[name] = _answered(calibrators, outputs, given)
+    return answered
 
 
 def check_set_name(name: str) -> None:
@@ -105,27 +116,31 @@ def mean_of_one(weights: FloatArray) -> FloatArray:
 
 
 def _answered(
-    calibrators: Mapping[str, Calibrator],
-    outputs: Outputs,
-    familiarity: Familiarity | None,
-    weights: FloatArray | None,
+    calibrators: Mapping[str, Calibrator], outputs: Outputs, given: Mapping[str, FloatArray | None]
 ) -> AnsweredSet:
     probs, readings = {RAW: softmax(outputs.logits)}, {}
     for name, calibrator in calibrators.items():
         if calibrator.reads_entities and is_tagged(outputs):
             found = calibrator.search(outputs)  # once, for words and entities
-            given = calibrator.predict_proba(outputs, found=found)
+            found_probs = calibrator.predict_proba(outputs, found=found)
             readings[name] = calibrator.read(outputs, found=found)
         else:
-            given = calibrator.predict_proba(outputs)
-        probs[name] = probability_matrix(given, f"the probabilities of {name}")
+            found_probs = calibrator.predict_proba(outputs)
+        probs[name] = probability_matrix(found_probs, f"the probabilities of {name}")
         if probs[name].shape != outputs.logits.shape:
             raise InvalidInputError(
                 f"{name} gave probabilities of shape {probs[name].shape} for logits of shape {outputs.logits.shape}: "
                 "it must give one row per example and one column per class"
             )
-    known = None if familiarity is None else -familiarity.score(outputs)
-    return AnsweredSet(outputs=outputs, probs=probs, readings=readings, familiarity=known, weights=weights)
+    return AnsweredSet(outputs=outputs, probs=probs, readings=readings, **given)
+
+
+def _near_to(validation: Outputs | None) -> ProximitySpace | None:
+    """Return what rows are near to; None without features."""
+    if validation is None or validation.features is None or not len(validation):
+        return None
+    spread = np.linspace(0, len(validation) - 1, min(len(validation), _MOST_NEAR)).astype(np.int64)
+    return ProximitySpace.measure(validation.take(spread))
 
 
 def _named_calibrators(calibrator: Calibrator | Mapping[str, Calibrator]) -> dict[str, Calibrator]:

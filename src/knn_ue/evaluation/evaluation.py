@@ -31,6 +31,7 @@ def evaluate(
     seed: int = 0,
     familiarity: Familiarity | None = None,
     sample_weight: SampleWeight | None = None,
+    validation: Outputs | None = None,
 ) -> Evaluation:
     """Return every metric of one fitted calibrator ("calibrated"), or of several by name, beside the "raw" softmax.
 
@@ -47,6 +48,9 @@ def evaluate(
     where the rows of a set that is left out count once. Only ratios matter, and 0 leaves a row out. A draw takes a row
     together with its weight.
 
+    With the outputs of `validation` rows, and features of both, PIECE is reported: ECE that errors of rows near to
+    validation rows and of rows far from them cannot cancel in. At most 2,000 of them are read, evenly spread.
+
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs
     >>> train, validation, test = two_blobs(overconfident_by=3.0, seed=0)
@@ -56,7 +60,8 @@ def evaluate(
     """
     options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, level=level, seed=seed)
     check_draws(n_bootstrap)
-    return evaluate_sets(answered_sets(calibrator, test, out_of_domain, familiarity, sample_weight), options)
+    sets = answered_sets(calibrator, test, out_of_domain, familiarity, sample_weight, validation)
+    return evaluate_sets(sets, options)
 
 
 def check_draws(n_bootstrap: int) -> None:

@@ -15,6 +15,7 @@ from knn_ue.entities import all_right, find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation.answered import AnsweredSet, mean_of_one
 from knn_ue.evaluation.tables import EvaluationOptions
+from knn_ue.familiarity import span_means
 from knn_ue.metrics import EntityScores, Interval
 from knn_ue.metrics.detection import ood_measure
 from knn_ue.types import Outputs
@@ -75,27 +76,36 @@ def row_measures(answered: AnsweredSet, method: str, options: EvaluationOptions)
     all_classes = {"probs": answered.probs[method], "labels": outputs.require_labels("row_measures")}
     drawn: dict[str, Any] = {"groups": outputs.groups, "weights": answered.weights}
     full = partial(Measure, arrays=all_classes, **drawn)
-    top = partial(Measure, arrays={"confidence": answered.confidence(method), "correct": correct}, **drawn)
+    given = {"confidence": answered.confidence(method), "correct": correct}
+    top, near = partial(Measure, arrays=given, **drawn), _near(given, answered.proximity, drawn)
     return {
         "accuracy": Measure(metric=_share, arrays={"correct": correct}, **drawn),
         "nll": full(metric=metrics.negative_log_likelihood),
         "brier_multiclass": full(metric=metrics.brier_multiclass),
         "class_wise_ece": full(metric=partial(metrics.class_wise_calibration_error, n_bins=options.n_bins)),
-        **_answer_measures(top, top, options),
+        **_answer_measures(top, top, options, near),
     }
 
 
 def _answer_measures(
-    given: Callable[..., Measure], ranked: Callable[..., Measure], options: EvaluationOptions
+    given: Callable[..., Measure],
+    ranked: Callable[..., Measure],
+    options: EvaluationOptions,
+    near: Callable[..., Measure] | None = None,
 ) -> Measures:
-    """Return the metrics of answers with a confidence: calibration of those `given`, ranking of those `ranked`."""
+    """Return the metrics of answers with a confidence: calibration of those `given`, ranking of those `ranked`.
+
+    `near` are those given, with their proximity to validation rows.
+    """
     n_bins = options.n_bins
+    piece = partial(metrics.proximity_informed_calibration_error, n_bins=n_bins)
     return {
         "ece": given(metric=partial(metrics.expected_calibration_error, n_bins=n_bins)),
         "mce": given(metric=partial(metrics.maximum_calibration_error, n_bins=n_bins)),
         "adaptive_ece": given(metric=partial(metrics.adaptive_calibration_error, n_bins=n_bins)),
         "debiased_ece": given(metric=partial(metrics.debiased_calibration_error, n_bins=n_bins)),
         "smooth_ece": given(metric=metrics.smooth_calibration_error),
+        **({} if near is None else {"piece": near(metric=piece)}),
         "brier_top_label": given(metric=metrics.brier_top_label),
         "brier_calibration": given(metric=metrics.brier_calibration),
         "brier_refinement": given(metric=metrics.brier_refinement),
@@ -111,6 +121,12 @@ def _answer_measures(
     }
 
 
+def _near(
+    given: Mapping[str, npt.NDArray[Any]], proximity: FloatArray | None, drawn: Mapping[str, Any]
+) -> Callable[..., Measure] | None:
+    return None if proximity is None else partial(Measure, arrays={**given, "proximity": proximity}, **drawn)
+
+
 def has_entities(outputs: Outputs) -> bool:
     """Say whether the rows are words of sentences, and the classes IOB2 tags."""
     if outputs.class_names is None or outputs.groups is None or outputs.labels is None:
@@ -123,7 +139,7 @@ def entity_measures(answered: AnsweredSet, method: str, options: EvaluationOptio
 
     An entity's confidence is the one of the method's reading, or without it the product over its words. Calibration
     errors, Brier score and NLL are of the predicted entities; for the ranking each missed one is an error at
-    confidence 0.
+    confidence 0. An entity is as near to validation rows as its words are on average.
     """
     outputs, reading = answered.outputs, answered.readings.get(method)
     assert outputs.groups is not None and outputs.labels is not None and outputs.class_names is not None
@@ -144,13 +160,17 @@ def entity_measures(answered: AnsweredSet, method: str, options: EvaluationOptio
         sentence = _sentence_of_each(scores, gold, predicted)
         drawn = {"groups": sentence, "weights": _of_sentences(answered, sentence)}
     first: dict[str, Any] = {name: None if values is None else values[:n_predicted] for name, values in drawn.items()}
-    given = partial(Measure, arrays={"confidence": scores.confidence, "correct": scores.correct}, **first)
+    proximity, arrays = answered.proximity, {"confidence": scores.confidence, "correct": scores.correct}
+    if proximity is not None:
+        spans = find_entities(outputs, answered.predicted)
+        proximity = span_means(proximity, spans.first, spans.last + 1)
+    given, near = partial(Measure, arrays=arrays, **first), _near(arrays, proximity, first)
     every_confidence, every_correct = scores.ranked()
     ranked = partial(Measure, arrays={"confidence": every_confidence, "correct": every_correct}, **drawn)
     found = {"correct": every_correct, "missed": np.arange(len(every_correct)) >= n_predicted}
     return {
         "f1": Measure(metric=metrics.entity_f1, arrays=found, **drawn),
-        **_answer_measures(given, ranked, options),
+        **_answer_measures(given, ranked, options, near),
     }
 
 

@@ -269,7 +269,7 @@ class UncertaintyPipeline(Adjustable):
         """Return every metric on labeled rows, the method beside the raw model; see `knn_ue.evaluate`.
 
         `n_bootstrap=200` adds intervals. With a `domain`, its scores are measured. Rows count by their field
-        `sample_weight`, if they have one, or by `sample_weight`, if given.
+        `sample_weight`, if they have one, or by `sample_weight`, if given. PIECE is by proximity to validation rows.
 
         An out-of-domain set in which every row has a label that the model knows is measured too; for any other one only
         OOD metrics are reported.
@@ -289,6 +289,7 @@ class UncertaintyPipeline(Adjustable):
             seed=seed,
             familiarity=measurable(self.familiarity_, sets.test, *sets.out_of_domain.values()),
             sample_weight={**sets.sample_weight, **{name: x for name, x in weights.items() if x is not None}},
+            validation=self.validation_,
         )
 
     def explain(

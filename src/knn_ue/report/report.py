@@ -137,15 +137,16 @@ def build_report(
     context: Mapping[str, str] | None = None,
     familiarity: Familiarity | None = None,
     sample_weight: SampleWeight | None = None,
+    validation: Outputs | None = None,
 ) -> Report:
     """Evaluate fitted `calibrators`, each asked once per set, on `test` and out-of-domain sets, and say what it means.
 
     The report is about `method`, by default "knn-ue" if it is there, else the last. `explain_with` finds the neighbors
     of mistakes, by default the method itself or the first that explains; `n_mistakes` are shown of each set before and
     as many after calibration. OOD detection by `familiarity`, if given, stands beside that by confidence. Rows count by
-    `sample_weight` as in `evaluate`, in sentences and pictures too, and a note says so. `lead` are
-    sentences to begin with, `lead_tables` small tables beneath them. `context` says how it was made (command, model,
-    data); versions and seeds are added.
+    `sample_weight` as in `evaluate`, in sentences and pictures too, and a note says so; PIECE needs `validation`.
+    `lead` are sentences to begin with, `lead_tables` small tables beneath them. `context` says how it was made
+    (command, model, data); versions and seeds are added.
 
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs
@@ -155,7 +156,7 @@ def build_report(
     'No prediction changes, only the confidence.'
     """
     check_draws(n_bootstrap)
-    sets = answered_sets(calibrators, test, out_of_domain, familiarity, sample_weight)
+    sets = answered_sets(calibrators, test, out_of_domain, familiarity, sample_weight, validation)
     method = method or (_FAVORITE if _FAVORITE in calibrators else list(calibrators)[-1])
     check_choice(method, "method", tuple(calibrators))
     explained_by, explainer = _explainer(calibrators, method, explain_with)
