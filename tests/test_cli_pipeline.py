@@ -104,6 +104,16 @@ def test_evaluate_shows_temperature_scaling_beside_every_method(text, tmp_path, 
     assert list(json.loads(result.stdout)["tables"]["test"]["scores"]) == shown
 
 
+def test_evaluate_prints_the_intervals_that_were_asked_for(text):
+    tables = json.loads(run("evaluate", text.ue, "--test", text.test, "--bootstrap", 5, "--json").stdout)["tables"]
+    low, high = tables["test"]["intervals"]["knn-ue"]["nll"]
+
+    result = run("evaluate", text.ue, "--test", text.test, "--bootstrap", 5)
+
+    assert f"{tables['test']['scores']['knn-ue']['nll']:.4f} ({low:.4f} to {high:.4f})" in result.stdout
+    assert " to " not in run("evaluate", text.ue, "--test", text.test).stdout
+
+
 def test_evaluate_counts_rows_by_their_sample_weight(text, tmp_path):
     rows = [row | {"sample_weight": 1 + number % 3} for number, row in enumerate(read_lines(text.test))]
     repeated = [row for number, row in enumerate(read_lines(text.test)) for _ in range(1 + number % 3)]
