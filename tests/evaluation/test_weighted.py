@@ -12,7 +12,7 @@ from fakes import FixedTemperature, Reading
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import EvaluationOptions, answered_sets, compare, evaluate
 from knn_ue.toy import pockets, tagged_sentences
-from knn_ue.types import Outputs
+from knn_ue.types import Outputs, join_outputs
 
 # They depend on how many rows there are, which weights do not say.
 OF_A_NUMBER_OF_ROWS = {"aurc", "e_aurc", "debiased_ece"}
@@ -206,6 +206,25 @@ def test_entities_of_sentences_that_do_not_count_have_no_metrics():
     found = evaluate(METHODS, test, sample_weight=[0, 1], n_bootstrap=3).tables["test/entities"]
 
     assert all(math.isnan(value) for value in found["a"].values())
+
+
+def test_entities_do_not_depend_on_what_sentences_without_any_count(tagged):
+    without = Outputs(
+        logits=9.0 * np.eye(tagged.n_classes)[[0] * 50],
+        labels=[0] * 50,
+        groups=np.arange(50),
+        class_names=tagged.class_names,
+    )
+    both = join_outputs(tagged, without)
+    counts = 1.0 + np.arange(len(np.unique(tagged.groups))) % 3
+
+    tables = [
+        evaluate(METHODS, both, sample_weight=np.append(counts, np.full(50, weight))).tables["test/entities"]
+        for weight in (1.0, 1e4)
+    ]
+
+    assert tagged.class_names[0] == "O"
+    assert tables[0]["a"] == pytest.approx(tables[1]["a"])
 
 
 def test_comparisons_count_rows_alike(sets):
