@@ -32,7 +32,7 @@ def about_weights(weighted: Iterable[str]) -> Iterator[str]:
         yield (
             f"The rows of {listed(names)} are weighted: in every number, interval and picture each counts by its "
             "sample weight, of which only ratios matter. Where a number depends on how many rows there are (AURC, "
-            "E-AURC, debiased ECE), that is the number of rows with a weight above 0. Sizes of sets are rows."
+            "E-AURC, AUPR, debiased ECE), that is the number of rows with a weight above 0. Sizes of sets are rows."
         )
 
 
