@@ -89,6 +89,7 @@ def test_evaluate_prints_the_raw_model_beside_the_method_as_json(files):
 
     tables = json.loads(result.stdout)["tables"]
     assert list(tables["test"]["scores"]) == ["raw", "temperature", "knn-ue"]
+    assert "piece" in tables["test"]["scores"]["knn-ue"]
     assert {"test", "train", "train/detection"} <= set(tables)
 
 
@@ -101,6 +102,28 @@ def test_evaluate_shows_temperature_scaling_beside_every_method(text, tmp_path, 
     result = run("evaluate", tmp_path / "ue", "--test", text.test, "--json")
 
     assert list(json.loads(result.stdout)["tables"]["test"]["scores"]) == shown
+
+
+def test_evaluate_prints_the_intervals_that_were_asked_for(text):
+    tables = json.loads(run("evaluate", text.ue, "--test", text.test, "--bootstrap", 5, "--json").stdout)["tables"]
+    low, high = tables["test"]["intervals"]["knn-ue"]["nll"]
+
+    result = run("evaluate", text.ue, "--test", text.test, "--bootstrap", 5)
+
+    assert f"{tables['test']['scores']['knn-ue']['nll']:.4f} ({low:.4f} to {high:.4f})" in result.stdout
+    assert " to " not in run("evaluate", text.ue, "--test", text.test).stdout
+
+
+def test_evaluate_counts_rows_by_their_sample_weight(text, tmp_path):
+    rows = [row | {"sample_weight": 1 + number % 3} for number, row in enumerate(read_lines(text.test))]
+    repeated = [row for number, row in enumerate(read_lines(text.test)) for _ in range(1 + number % 3)]
+    files = [write_rows(tmp_path / "weighted.jsonl", rows), write_rows(tmp_path / "repeated.jsonl", repeated)]
+
+    weighted, expected = (run("evaluate", text.ue, "--test", file, "--json") for file in files)
+
+    found, whole = (json.loads(result.stdout)["tables"]["test"] for result in (weighted, expected))
+    assert found["weighted"] and found["caption"] == "test: 30 rows, weighted"
+    assert found["scores"]["knn-ue"]["ece"] == pytest.approx(whole["scores"]["knn-ue"]["ece"])
 
 
 def test_explain_shows_neighbors_of_each_text(files):

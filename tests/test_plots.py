@@ -204,3 +204,51 @@ def test_the_answers_may_be_others_than_the_most_probable_classes():
     assert "model  (ECE 45.0 %)" in [line.get_label() for line in reliability.lines]
     assert risk.lines[0].get_ydata()[-1] == pytest.approx(25.0)
     assert [round(sum(bar.get_height() for bar in bars)) for bars in histogram.containers] == [75, 25]
+
+
+def bar_heights(axes):
+    return [bar.get_height() for bar in axes.patches]
+
+
+def test_weighted_rows_are_binned_like_repeated_ones(blobs):
+    probs, labels, weights = blobs[0]["raw"], blobs[1], np.arange(2000) % 3
+
+    found = reliability_diagram(probs, labels, sample_weight=weights)
+    repeated = reliability_diagram(np.repeat(probs, weights, axis=0), np.repeat(labels, weights))
+
+    assert texts_of_legend(found.axes[0])[:2] == texts_of_legend(repeated.axes[0])[:2]
+    np.testing.assert_allclose(bar_heights(found.axes[1]), bar_heights(repeated.axes[1]))
+
+
+def test_a_bin_of_few_rows_is_hollow_whatever_they_count():
+    confidence = np.array([0.95] * 50 + [0.65] * 3)
+    probs = np.column_stack([confidence, 1 - confidence])
+
+    axes = reliability_diagram(probs, np.zeros(53, dtype=int), sample_weight=np.full(53, 100.0)).axes[0]
+
+    assert "hollow: fewer than 20 rows" in texts_of_legend(axes)
+
+
+def test_a_weighted_histogram_is_that_of_repeated_rows(blobs):
+    probs, labels, weights = blobs[0]["raw"], blobs[1], np.arange(2000) % 3
+
+    found = confidence_histogram(probs, labels, sample_weight=weights).axes[0]
+
+    repeated = confidence_histogram(np.repeat(probs, weights, axis=0), np.repeat(labels, weights)).axes[0]
+    np.testing.assert_allclose(bar_heights(found), bar_heights(repeated))
+
+
+@pytest.mark.parametrize("name", ["model", "perfect"])
+def test_a_weighted_risk_coverage_curve_ends_at_the_weighted_error_rate(name, blobs):
+    probs, labels, weights = blobs[0]["raw"], blobs[1], np.arange(2000) % 3
+    error_rate = np.average(probs.argmax(axis=1) != labels, weights=weights)
+
+    line = line_named(risk_coverage(probs, labels, sample_weight=weights).axes[0], name)
+
+    np.testing.assert_allclose(line.get_xydata()[-1], [100.0, 100 * error_rate])
+
+
+@pytest.mark.parametrize("draw", ALL)
+def test_a_figure_refuses_weights_of_other_rows(draw, blobs):
+    with pytest.raises(InvalidInputError, match="sample_weight has 3 rows but 2000 are expected"):
+        draw(blobs[0]["raw"], blobs[1], sample_weight=np.ones(3))

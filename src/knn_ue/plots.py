@@ -13,6 +13,7 @@ from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_not_empty, label_vector, probability_matrix
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.metrics import ReliabilityBins
+from knn_ue.metrics.weights import checked_weights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,11 +38,13 @@ def reliability_diagram(
     n_bins: int = 10,
     *,
     predicted: IntArray | None = None,
+    sample_weight: FloatArray | None = None,
 ) -> "Figure":
     """Draw accuracy against confidence, and under it how many rows have that confidence. Guo et al. (2017).
 
     `probs` (n, classes), or several by name; `labels` (n,); `predicted` (n,) are the answers, by default the most
-    probable class. A method on the diagonal is calibrated; below it, it is overconfident. Bins are those of
+    probable class; `sample_weight` (n,) says how much each row counts. A method on the diagonal is calibrated; below
+    it, it is overconfident. Bins are those of
     `reliability_bins`, each drawn at its mean confidence, hollow and apart where it has fewer than 20 rows; ECE is in
     the legend.
     """
@@ -52,9 +55,12 @@ def reliability_diagram(
     upper.plot([0, 1], [0, 1], **_GUIDE, label="perfectly calibrated")
     any_hollow = False
     for position, (name, (confidence, correct)) in enumerate(scores.items()):
-        bins = metrics.reliability_bins(confidence=confidence, correct=correct, n_bins=n_bins)
-        error = metrics.expected_calibration_error(confidence=confidence, correct=correct, n_bins=n_bins)
-        any_hollow |= _draw_bins(upper, bins, position, f"{name}  (ECE {100 * error:.1f} %)")
+        given: dict[str, Any] = {"confidence": confidence, "correct": correct, "n_bins": n_bins}
+        bins = metrics.reliability_bins(**given, sample_weight=sample_weight)
+        error = metrics.expected_calibration_error(**given, sample_weight=sample_weight)
+        counted = None if sample_weight is None else (np.asarray(sample_weight) > 0).astype(np.float64)
+        n_rows = metrics.reliability_bins(**given, sample_weight=counted).count
+        any_hollow |= _draw_bins(upper, bins, n_rows, position, f"{name}  (ECE {100 * error:.1f} %)")
         _draw_counts(lower, bins, position, len(scores))
     if any_hollow:
         hollow = {"color": "#666666", "linestyle": "", "marker": "o", "markerfacecolor": "white"}
@@ -68,28 +74,34 @@ def reliability_diagram(
 
 
 def risk_coverage(
-    probs: FloatArray | Mapping[str, FloatArray], labels: IntArray, *, predicted: IntArray | None = None
+    probs: FloatArray | Mapping[str, FloatArray],
+    labels: IntArray,
+    *,
+    predicted: IntArray | None = None,
+    sample_weight: FloatArray | None = None,
 ) -> "Figure":
     """Draw the error rate among the most confident rows against how many rows those are. El-Yaniv and Wiener (2010).
 
     `probs` (n, classes), or several by name; `labels` (n,); `predicted` (n,) are the answers, by default the most
-    probable class. Lower is better; "perfect ranking" puts all errors of the first method last. The first 2 % of the
-    rows, where the curve is noise, are not drawn; AURC, in the legend times 1000, counts them.
+    probable class; `sample_weight` (n,) says how much each row counts. Lower is better; "perfect ranking" puts all
+    errors of the first method last. The first 2 % of the rows, where the curve is noise, are not drawn; AURC, in the
+    legend times 1000, counts them.
     """
     figure_class = _figure_class("risk_coverage")
     scores = _scores(probs, labels, predicted)
     figure = figure_class(figsize=(5.6, 4.4), layout="constrained")
     axes = figure.subplots()
     for position, (name, (confidence, correct)) in enumerate(scores.items()):
-        curve = metrics.risk_coverage_curve(confidence=confidence, correct=correct)
-        area = metrics.aurc(confidence=confidence, correct=correct)
-        rows = _drawn_rows(len(correct))
+        given: dict[str, Any] = {"confidence": confidence, "correct": correct, "sample_weight": sample_weight}
+        curve = metrics.risk_coverage_curve(**given)
+        area = metrics.aurc(**given)
+        rows = _drawn_rows(curve.coverage)
         look = _look(position) | {"marker": "", "label": f"{name}  (AURC {1000 * area:.1f})"}
         axes.plot(100 * curve.coverage[rows], 100 * curve.risk[rows], **look)
     _, correct = next(iter(scores.values()))
-    n_answered = _drawn_rows(len(correct)) + 1
-    perfect = np.maximum(0.0, 1.0 - correct.sum() / n_answered)
-    axes.plot(100 * n_answered / len(correct), 100 * perfect, **_GUIDE, label="perfect ranking")
+    coverage = np.linspace(_FIRST_COVERAGE, 1.0, _N_POINTS)
+    perfect = np.maximum(0.0, 1.0 - np.average(correct, weights=sample_weight) / coverage)
+    axes.plot(100 * coverage, 100 * perfect, **_GUIDE, label="perfect ranking")
     axes.set(xlabel="coverage: % of rows answered, most confident first", ylabel="risk: % of those wrong")
     axes.set(xlim=(0, 100))
     axes.set_ylim(bottom=0)
@@ -121,11 +133,13 @@ def confidence_histogram(
     n_bins: int = 20,
     *,
     predicted: IntArray | None = None,
+    sample_weight: FloatArray | None = None,
 ) -> "Figure":
     """Draw how many rows have which confidence, right answers below, wrong ones hatched on top; one panel per method.
 
     `probs` (n, classes), or several by name; `labels` (n,), or None where there are none; `predicted` (n,) are the
-    answers, by default the most probable class. A trustworthy model has its wrong answers at the left.
+    answers, by default the most probable class; `sample_weight` (n,) says how much each row counts. A trustworthy model
+    has its wrong answers at the left.
     """
     figure_class = _figure_class("confidence_histogram")
     named = _scores(probs, labels, predicted)
@@ -134,7 +148,11 @@ def confidence_histogram(
     edges = np.linspace(0.0, 1.0, n_bins + 1)
     lowest = min(float(confidence.min()) for confidence, _ in named.values())
     for panel, (name, (confidence, correct)) in zip(panels, named.items(), strict=True):
-        _draw_histogram(panel, edges, confidence, None if labels is None else correct)
+        weights = checked_weights(sample_weight, len(confidence))
+        shares = (
+            np.full(len(confidence), 1 / len(confidence)) if weights is None else weights.values[:, 0] / weights.total
+        )
+        _draw_histogram(panel, edges, confidence, shares, None if labels is None else correct)
         panel.set_title(name, loc="left", fontsize="medium")
         panel.set(xlim=(edges[edges <= lowest][-1] if lowest < 1.0 else 0.0, 1.0), ylabel="% of rows")
         _finish(panel)
@@ -143,25 +161,28 @@ def confidence_histogram(
     return figure
 
 
-def _draw_histogram(axes: "Axes", edges: FloatArray, confidence: FloatArray, correct: BoolArray | None) -> None:
+def _draw_histogram(
+    axes: "Axes", edges: FloatArray, confidence: FloatArray, shares: FloatArray, correct: BoolArray | None
+) -> None:
     if correct is None:
-        parts: dict[str, tuple[FloatArray, dict[str, Any]]] = {"no labels": (confidence, {"color": _COLORS[5]})}
+        every = np.ones(len(confidence), dtype=bool)
+        parts: dict[str, tuple[BoolArray, dict[str, Any]]] = {"no labels": (every, {"color": _COLORS[5]})}
     else:
         parts = {
-            "right": (confidence[correct], {"color": _COLORS[1]}),
-            "wrong": (confidence[~correct], {"facecolor": "white", "edgecolor": _COLORS[0], "hatch": "/////"}),
+            "right": (correct, {"color": _COLORS[1]}),
+            "wrong": (~correct, {"facecolor": "white", "edgecolor": _COLORS[0], "hatch": "/////"}),
         }
     below = np.zeros(len(edges) - 1)
-    for name, (part, look) in parts.items():
-        share = 100 * np.histogram(part, edges)[0] / len(confidence)
+    for name, (rows, look) in parts.items():
+        share = 100 * np.histogram(confidence[rows], edges, weights=shares[rows])[0]
         axes.bar(edges[:-1], share, np.diff(edges), bottom=below, align="edge", label=name, linewidth=0.5, **look)
         below += share
 
 
-def _draw_bins(axes: "Axes", bins: ReliabilityBins, position: int, label: str) -> bool:
-    """Draw one method and say whether some bin had few rows."""
+def _draw_bins(axes: "Axes", bins: ReliabilityBins, n_rows: IntArray | FloatArray, position: int, label: str) -> bool:
+    """Draw one method and say whether some bin had few of the `n_rows` (bins,)."""
     look = _look(position) | {"zorder": 3}
-    few, enough = (bins.count > 0) & (bins.count < _FEW_ROWS), bins.count >= _FEW_ROWS
+    few, enough = (n_rows > 0) & (n_rows < _FEW_ROWS), n_rows >= _FEW_ROWS
     axes.plot(bins.confidence[enough], bins.accuracy[enough], **look, label=label)
     axes.plot(bins.confidence[few], bins.accuracy[few], **look | {"linestyle": "", "markerfacecolor": "white"})
     return bool(few.any())
@@ -173,10 +194,11 @@ def _draw_counts(axes: "Axes", bins: ReliabilityBins, position: int, n_methods: 
     axes.bar(left, 100 * bins.share, width, align="edge", color=_COLORS[position % len(_COLORS)])
 
 
-def _drawn_rows(n_rows: int) -> IntArray:
-    """Return which of the n rows of a curve are drawn: enough for the eye, also of a million."""
-    rows = np.linspace(min(_FIRST_COVERAGE * n_rows, n_rows - 1), n_rows - 1, _N_POINTS)
-    return np.unique(rows.astype(np.int64))
+def _drawn_rows(coverage: FloatArray) -> IntArray:
+    """Return which points of a curve are drawn: enough for the eye, also of a million."""
+    last = len(coverage) - 1
+    first = min(int(np.searchsorted(coverage, _FIRST_COVERAGE, side="right")), last)
+    return np.unique(np.linspace(first, last, _N_POINTS).astype(np.int64))
 
 
 def _look(position: int) -> dict[str, Any]:

@@ -183,7 +183,8 @@ def test_a_changed_folder_a_finished_run_and_a_bad_row_are_one_sentence(ue, rows
 
 
 def test_the_evaluate_command_gives_the_numbers_of_one_process(ue, tmp_path):
-    test = write_rows(tmp_path / "test.jsonl", ROWS[TEXT](90, start=500))
+    rows = [row | ({"sample_weight": 3} if number % 3 else {}) for number, row in enumerate(ROWS[TEXT](90, start=500))]
+    test = write_rows(tmp_path / "test.jsonl", rows)
     options = ["--engine", "ray", "--address", os.environ[RAY], "--workers", 1, "--part-rows", 25, "--device", "cpu"]
 
     result = run("evaluate", ue, "--test", test, *options, "--json")
@@ -191,6 +192,7 @@ def test_the_evaluate_command_gives_the_numbers_of_one_process(ue, tmp_path):
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     expected = json.loads(run("evaluate", ue, "--test", test, "--device", "cpu", "--json").stdout)
+    assert found["tables"]["test"]["weighted"]
     assert numbers_of(found) == pytest.approx(numbers_of(expected), rel=1e-3, abs=1e-3)
 
 

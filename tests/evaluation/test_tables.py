@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
@@ -114,7 +115,8 @@ def test_json_has_null_where_a_number_is_not_defined():
 
 
 def test_every_metric_has_a_style():
-    evaluation = evaluate(FixedTemperature(2.0), tagged(), out_of_domain=tagged(seed=1))
+    test = replace(tagged(), features=np.ones((540, 1)))
+    evaluation = evaluate(FixedTemperature(2.0), test, out_of_domain=tagged(seed=1), validation=test)
 
     assert {metric for found in evaluation.tables.values() for metric in found["raw"]} == set(STYLES)
 

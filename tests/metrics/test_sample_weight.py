@@ -296,6 +296,20 @@ def test_bad_weights_are_refused_in_one_sentence(weight, sentence):
         metrics.brier_top_label(confidence=[0.5, 0.6], correct=[True, False], sample_weight=weight)
 
 
+@pytest.mark.parametrize("weight", [0.1, 1 / 3, 1 / 7])
+def test_equal_weights_of_any_size_bin_and_find_the_rows_that_no_weights_do(weight):
+    rng = np.random.default_rng(0)
+    confidence = rng.random(100)  # ten bins of ten rows, and a threshold at row 95: sums of weights just miss both
+    rows = {"confidence": confidence, "correct": rng.random(100) < confidence}
+    sides = {"id_confidence": confidence, "ood_confidence": confidence - 0.2}
+
+    error = metrics.adaptive_calibration_error(**rows, sample_weight=np.full(100, weight))
+    rate = metrics.ood_detection(**sides, id_sample_weight=np.full(100, weight)).fpr95
+
+    assert error == pytest.approx(metrics.adaptive_calibration_error(**rows))
+    assert rate == pytest.approx(metrics.ood_detection(**sides).fpr95)
+
+
 def test_weights_stay_as_they_were():
     weight = np.array([1.0, 2.0, 0.0])
     before = weight.copy()

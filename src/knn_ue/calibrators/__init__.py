@@ -17,7 +17,7 @@ from knn_ue.calibrators.knn import KnnUE
 from knn_ue.calibrators.knn_entity import KnnUEEntity
 from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
 from knn_ue.calibrators.nuq import NonparametricUncertainty
-from knn_ue.calibrators.procal import ProximityCalibration
+from knn_ue.calibrators.procal import ProximityCalibration, ProximitySpace
 from knn_ue.calibrators.sdm import SdmActivation
 from knn_ue.calibrators.softmax import SoftmaxResponse
 from knn_ue.calibrators.structured_scaling import MatrixScaling, VectorScaling
@@ -37,6 +37,7 @@ __all__ = [
     "MatrixScaling",
     "NonparametricUncertainty",
     "ProximityCalibration",
+    "ProximitySpace",
     "SavedState",
     "SdmActivation",
     "SoftmaxResponse",

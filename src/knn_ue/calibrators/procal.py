@@ -45,6 +45,49 @@ _STORED_ARRAYS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProximitySpace:
+    """Rows that others are near to or far from: their features `standardized` (n, d) by `center` and `scale` (d,)."""
+
+    center: FloatArray
+    scale: FloatArray
+    standardized: FloatArray
+
+    @classmethod
+    def measure(cls, known: Outputs) -> "ProximitySpace":
+        """Return the space of the features of these rows."""
+        features = known.require_features("proximity").astype(np.float64)
+        center, scale = features.mean(axis=0), np.sqrt(features.var(axis=0) + _EPSILON)
+        return cls(center=center, scale=scale, standardized=((features - center) / scale).astype(np.float32))
+
+    def proximity(self, outputs: Outputs) -> FloatArray:
+        """Return how near each row (n,) is to the rows of the space: in [0, 1], higher is nearer."""
+        features = outputs.require_features("proximity")
+        if features.shape[1] != len(self.center):
+            raise InvalidInputError(
+                f"features must have {len(self.center)} columns, got {features.shape[1]}: use the same encoder"
+            )
+        return self._proximity(((features - self.center) / self.scale).astype(np.float32), skip_self=False)
+
+    def proximity_to_others(self) -> FloatArray:
+        """Return how near each row of the space (rows,) is to the other ones."""
+        return self._proximity(self.standardized, skip_self=True)
+
+    def _proximity(self, queries: FloatArray, *, skip_self: bool) -> FloatArray:
+        rows = self.standardized.astype(np.float64)
+        n_kept = max(1, min(_NEIGHBORS, len(rows) - skip_self))
+        norms = (rows**2).sum(axis=1)
+        found = np.empty(len(queries))
+        for start in range(0, len(queries), _BLOCK):
+            part = queries[start : start + _BLOCK].astype(np.float64)
+            squared = np.maximum((part**2).sum(axis=1)[:, None] + norms - 2 * part @ rows.T, 0.0)
+            if skip_self and len(rows) > 1:
+                squared[np.arange(len(part)), start + np.arange(len(part))] = np.inf
+            nearest = np.partition(squared, n_kept - 1, axis=1)[:, :n_kept]
+            found[start : start + _BLOCK] = np.exp(-nearest / rows.shape[1]).mean(axis=1)
+        return found
+
+
 class ProximityCalibration(TopLabelCalibrator):
     """p(right | confidence, proximity) from two kernel densities with Gaussian product kernels.
 
@@ -54,23 +97,19 @@ class ProximityCalibration(TopLabelCalibrator):
 
     kind: ClassVar[str] = "procal"
 
-    center_: FloatArray
-    scale_: FloatArray
-    standardized_: FloatArray
+    space_: ProximitySpace
     points_: FloatArray
     correct_: BoolArray
 
     def proximity(self, outputs: Outputs) -> FloatArray:
-        """Return how near each row (n,) is to the validation rows: in (0, 1], higher is nearer."""
-        return self._proximity(self._standardize(outputs), skip_self=False)
+        """Return how near each row (n,) is to the validation rows; see `ProximitySpace`."""
+        return self.space_.proximity(outputs)
 
     def _fit_top(self, validation: Outputs, confidence: FloatArray, correct: BoolArray, /) -> None:
-        features = validation.require_features("ProximityCalibration").astype(np.float64)
-        self.center_ = features.mean(axis=0)
-        self.scale_ = np.sqrt(features.var(axis=0) + _EPSILON)
-        self.standardized_ = self._standardize(validation)
-        proximity = self._proximity(self.standardized_, skip_self=True)
-        self.points_, self.correct_ = np.column_stack([confidence, proximity]), np.asarray(correct, dtype=np.bool_)
+        validation.require_features("ProximityCalibration")
+        self.space_ = ProximitySpace.measure(validation)
+        self.points_ = np.column_stack([confidence, self.space_.proximity_to_others()])
+        self.correct_ = np.asarray(correct, dtype=np.bool_)
 
     def _top(self, outputs: Outputs, confidence: FloatArray, /) -> FloatArray:
         n_right = int(self.correct_.sum())
@@ -86,36 +125,13 @@ class ProximityCalibration(TopLabelCalibrator):
         top = np.divide(right, both, out=confidence.astype(np.float64), where=both > 0)
         return np.clip(top, margin, 1 - margin)
 
-    def _standardize(self, outputs: Outputs) -> FloatArray:
-        features = outputs.require_features("ProximityCalibration")
-        if features.shape[1] != len(self.center_):
-            raise InvalidInputError(
-                f"features must have {len(self.center_)} columns, got {features.shape[1]}: use the same encoder"
-            )
-        standardized: FloatArray = ((features - self.center_) / self.scale_).astype(np.float32)
-        return standardized
-
-    def _proximity(self, queries: FloatArray, *, skip_self: bool) -> FloatArray:
-        rows = self.standardized_.astype(np.float64)
-        n_kept = max(1, min(_NEIGHBORS, len(rows) - skip_self))
-        norms = (rows**2).sum(axis=1)
-        found = np.empty(len(queries))
-        for start in range(0, len(queries), _BLOCK):
-            part = queries[start : start + _BLOCK].astype(np.float64)
-            squared = np.maximum((part**2).sum(axis=1)[:, None] + norms - 2 * part @ rows.T, 0.0)
-            if skip_self and len(rows) > 1:
-                squared[np.arange(len(part)), start + np.arange(len(part))] = np.inf
-            nearest = np.partition(squared, n_kept - 1, axis=1)[:, :n_kept]
-            found[start : start + _BLOCK] = np.exp(-nearest / rows.shape[1]).mean(axis=1)
-        return found
-
     def _state(self) -> SavedState:
         return SavedState(
             options={"temperature": self.temperature_},
             arrays={
-                "center": self.center_,
-                "scale": self.scale_,
-                "standardized": self.standardized_,
+                "center": self.space_.center,
+                "scale": self.space_.scale,
+                "standardized": self.space_.standardized,
                 "points": self.points_,
                 "correct": self.correct_,
             },
@@ -126,8 +142,9 @@ class ProximityCalibration(TopLabelCalibrator):
         calibrator = cls()
         calibrator.temperature_ = read_plain(_StoredOptions, stored.options).temperature
         check_arrays(stored.arrays, _STORED_ARRAYS)
-        for name in _STORED_ARRAYS:
-            setattr(calibrator, f"{name}_", stored.arrays[name])
+        arrays = stored.arrays
+        calibrator.space_ = ProximitySpace(**{name: arrays[name] for name in ("center", "scale", "standardized")})
+        calibrator.points_, calibrator.correct_ = arrays["points"], arrays["correct"]
         if not len(calibrator.points_):
             raise ValueError("it has no validation rows")
         return calibrator

@@ -13,7 +13,7 @@ from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from knn_ue.data import Columns
-    from knn_ue.types import Outputs
+    from knn_ue.pipeline.evaluating import EncodedSets
 
 Engine = Annotated[
     str,
@@ -109,14 +109,15 @@ def encode_on_ray(
     workers: int | None,
     part_rows: int,
     device: str,
-) -> "tuple[Outputs, dict[str, Outputs]]":
+) -> "EncodedSets":
     """Return what the model says about the test rows and those of other domains, encoded on a cluster."""
     from knn_ue.distributed.evaluating import encode_files
 
     with progress_bars() as progress:
-        found = encode_files(
+        sets = encode_files(
             ue,
-            {"test": [test]} | {name: [source] for name, source in others.items()},
+            [test],
+            {name: [source] for name, source in others.items()},
             address=address,
             workers=workers,
             part_rows=part_rows,
@@ -124,8 +125,7 @@ def encode_on_ray(
             device=device,
             progress=progress,
         )
-    tested = found.pop("test")
-    for name, outputs in found.items():
+    for name, outputs in sets.out_of_domain.items():
         if outputs.labels is None:
             say(f"{name}: only OOD metrics are reported, because not every row has a label that the model knows")
-    return tested, found
+    return sets

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from knn_ue.data import Columns
     from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.types import Outputs
+    from knn_ue.pipeline.evaluating import EncodedSets
 
 _REPORT_DRAWS = 200
 
@@ -73,6 +73,7 @@ def evaluate(
     """Measure accuracy, calibration and ranking: the raw model, temperature scaling and the fitted method side by side.
 
     An out-of-domain set with labels the model knows is measured too; for any other only OOD metrics are reported.
+    Labeled rows with a field or column sample_weight count by it; tables say "weighted".
 
     Example: [bold]knn-ue evaluate ue --test test.csv --ood vader:tweets --report report[/bold]
     """
@@ -87,31 +88,35 @@ def evaluate(
         pipe = UncertaintyPipeline.load(ue, device=device).patient()
     sources, named = _named(ood or []), Columns(**columns)
     if engine == "ray":
-        outputs, elsewhere = encode_on_ray(
+        sets = encode_on_ray(
             ue, test, sources, named, address=address, workers=workers, part_rows=part_rows, device=device
         )
     else:
-        outputs, elsewhere = _encoded(pipe, test, sources, named)
+        sets = _encoded(pipe, test, sources, named)
     calibrators = _calibrators(pipe, domain)
     if report is None:
         evaluation = measure(
             calibrators,
-            outputs,
-            out_of_domain=elsewhere or None,
+            sets.test,
+            out_of_domain=sets.out_of_domain or None,
             n_bootstrap=bootstrap or 0,
             familiarity=pipe.familiarity_,
+            sample_weight=sets.sample_weight,
+            validation=pipe.validation_,
         )
     else:
         context = {"folder": str(ue), "test": test} | ({"out of domain": ", ".join(ood)} if ood else {})
         draws = _REPORT_DRAWS if bootstrap is None else bootstrap
         built = build_report(
             calibrators,
-            outputs,
-            elsewhere or None,
+            sets.test,
+            sets.out_of_domain or None,
             method=pipe.method_,
             n_bootstrap=draws,
             context=context,
             familiarity=pipe.familiarity_,
+            sample_weight=sets.sample_weight,
+            validation=pipe.validation_,
         )
         files = built.write(report)
         evaluation = built.evaluation
@@ -137,36 +142,18 @@ def _check_report_folder(out: Path, *, overwrite: bool) -> None:
         raise StorageError(f"{out} already exists: pass --overwrite or choose another folder")
 
 
-def _encoded(
-    pipe: "UncertaintyPipeline", test: str, sources: dict[str, str], columns: "Columns"
-) -> "tuple[Outputs, dict[str, Outputs]]":
+def _encoded(pipe: "UncertaintyPipeline", test: str, sources: dict[str, str], columns: "Columns") -> "EncodedSets":
     """Return what the model says about the test rows, and about those of each other domain."""
-    from knn_ue.pipeline.rows import labeled_examples, maybe_labeled_examples
+    from knn_ue.pipeline.evaluating import read_sets
 
-    # All files are read before the model sees a row: a bad line is found at once.
-    tested = labeled_examples(test, pipe.task, pipe.class_names, name="test", columns=columns)
-    others = {
-        name: maybe_labeled_examples(
-            source, pipe.task, pipe.class_names, columns=columns, words_of=pipe.encoder.words_of
-        )
-        for name, source in sources.items()
-    }
-    for name, (_, reason) in others.items():
-        if reason is not None:
-            say(f"{name}: only OOD metrics are reported, because {reason}")
+    sets = read_sets(pipe.encoder, test, sources, columns)
+    for name, reason in sets.unlabeled.items():
+        say(f"{name}: only OOD metrics are reported, because {reason}")
     with progress_bars() as progress:
-        outputs = pipe.encoder.encode(tested, progress=lambda done, total: progress("test", done, total))
-        elsewhere = {
-            name: pipe.encoder.encode(
-                examples,
-                with_labels=reason is None,
-                progress=lambda done, total, name=name: progress(name, done, total),  # type: ignore[misc]
-            )
-            for name, (examples, reason) in others.items()
-        }
+        encoded = sets.encode(pipe.encoder, progress)
     if cut := cut_note(pipe.encoder):
         say(f"note: {cut.removeprefix(', ')}")
-    return outputs, elsewhere
+    return encoded
 
 
 def _calibrators(pipe: "UncertaintyPipeline", domain: str | None) -> "dict[str, Calibrator]":

@@ -20,6 +20,7 @@ from knn_ue.progress import LogLines
 if TYPE_CHECKING:
     from knn_ue.encoding import Encoder
     from knn_ue.evaluation import Evaluation
+    from knn_ue.evaluation import Table as ScoreTable
 
 _BRACES = str.maketrans("", "", "{}")
 _WIDEST = 1000  # columns; no table of ours is wider
@@ -91,16 +92,19 @@ def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:
-    """Print every table of an evaluation, one line per metric and one column per method."""
-    from knn_ue.evaluation import STYLES
+    """Print every table of an evaluation, one line per metric and one column per method, with intervals if drawn."""
+    from knn_ue.evaluation import STYLES, UNDEFINED, bounds_of
+
+    def cell(table: "ScoreTable", method: str, metric: str) -> str:
+        shown = STYLES[metric].show(table.scores[method][metric])
+        if not table.intervals or shown == UNDEFINED:
+            return shown
+        return f"{shown} ({bounds_of(STYLES[metric], table.intervals[method][metric])})"
 
     for table in evaluation.tables.values():
         methods = list(table.scores)
         metrics = list(table.scores[methods[0]])
-        lines = [
-            [STYLES[metric].heading, *(STYLES[metric].show(table.scores[method][metric]) for method in methods)]
-            for metric in metrics
-        ]
+        lines = [[STYLES[metric].heading, *(cell(table, method, metric) for method in methods)] for metric in metrics]
         print_table(["", *methods], lines, title=table.caption)
 
 

@@ -87,7 +87,8 @@ def _table(plain: Mapping[str, Any]) -> Table:
         }
         for method, found in plain["intervals"].items()
     }
-    return Table(caption=plain["caption"], n=plain["n"], scores=scores, intervals=intervals)
+    about = {name: plain[name] for name in ("caption", "n", "weighted")}
+    return Table(**about, scores=scores, intervals=intervals)
 
 
 def _number(value: float | None) -> float:

@@ -85,7 +85,7 @@ def _measures(
     if name != TEST:
         test = sets[TEST]
         scores = test.confidence(method), answered.confidence(method)
-        found = detection_measures(test.outputs, answered.outputs, scores)
+        found = detection_measures(test, answered, scores)
         yield "detection", found[_METRIC["detection"]]
 
 
@@ -107,16 +107,11 @@ def _compared(
 
 def _difference(ours: Measure, theirs: Measure, options: EvaluationOptions) -> Interval:
     """Draw the same rows for both, so that the choice of rows cancels out."""
-    n_ours = len(ours.arrays)
-
-    def difference(*drawn: object) -> float:
-        our_arrays = dict(zip(ours.arrays, drawn[:n_ours], strict=True))
-        return float(ours.metric(**our_arrays) - theirs.metric(**dict(zip(theirs.arrays, drawn[n_ours:], strict=True))))
-
+    n_ours = len(ours.columns)
     return metrics.bootstrap_interval(
-        difference,
-        *ours.arrays.values(),
-        *theirs.arrays.values(),
+        lambda *drawn: ours.of(*drawn[:n_ours]) - theirs.of(*drawn[n_ours:]),
+        *ours.columns,
+        *theirs.columns,
         n_bootstrap=options.n_bootstrap,
         level=options.level,
         seed=options.seed,

@@ -46,6 +46,7 @@ STYLES = MappingProxyType(
         "adaptive_ece": Style(title="adaptive ECE"),
         "debiased_ece": Style(title="debiased ECE"),
         "smooth_ece": Style(title="smooth ECE"),
+        "piece": Style(title="PIECE"),
         "brier_top_label": Style(title="Brier of the answer", **_PLAIN),
         "brier_calibration": Style(title="Brier of the answer: calibration", **_PLAIN),
         "brier_refinement": Style(title="Brier of the answer: refinement", **_PLAIN),
@@ -81,6 +82,10 @@ DEFINITIONS = MappingProxyType(
         "the case: the answer right or wrong. Calibration is the part that the best increasing map of the confidence "
         "would remove, refinement the rest; they sum to the score of the answer, not to that of all classes.",
         "smooth ECE": "like ECE, with a kernel instead of bins; the error itself sets its width.",
+        "PIECE": "like ECE, over cells of confidence and proximity, with about as many rows in each bin of proximity: "
+        "errors of rows near to validation rows and of rows far from them cannot cancel. Proximity is the mean of "
+        "exp(-d²/k) over the 10 nearest of at most 2,000 validation rows, at distance d in k standardized features; of "
+        "an entity, the mean over its words.",
         "AUROC": "the probability that a right answer has a higher confidence than a wrong one; in OOD detection, that "
         "a test row has a higher one than an out-of-domain row. 50 % is chance.",
         "entities": "calibration errors, Brier score and NLL are of the predicted entities; in AUROC, AURC, E-AURC, "

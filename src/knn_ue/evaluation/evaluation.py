@@ -6,7 +6,7 @@ import numpy as np
 
 from knn_ue.arrays import check_positive
 from knn_ue.calibrators.contract import Calibrator
-from knn_ue.evaluation.answered import AnsweredSet, answered_sets
+from knn_ue.evaluation.answered import AnsweredSet, SampleWeight, answered_sets
 from knn_ue.evaluation.measures import (
     Measures,
     detection_measures,
@@ -30,6 +30,8 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
     familiarity: Familiarity | None = None,
+    sample_weight: SampleWeight | None = None,
+    validation: Outputs | None = None,
 ) -> Evaluation:
     """Return every metric of one fitted calibrator ("calibrated"), or of several by name, beside the "raw" softmax.
 
@@ -38,7 +40,16 @@ def evaluate(
     `class_names`, entities are scored too (see `entity_measures`), and whole sentences, where a calibrator has a score
     for them. Answers are the model's own, also where a calibrator finds another class more probable; their confidence
     is the probability of that class, as `Calibrator.predict` gives it. NLL and Brier score are of all classes.
-    `n_bootstrap` draws give percentile intervals, over whole sentences where there are `groups`, else over rows.
+    `n_bootstrap` draws (200 are usual) give percentile intervals, over whole sentences where there are `groups`, else
+    over rows.
+
+    `sample_weight` says how much each row counts, in every number and interval: one number per row of `test`, per
+    sentence where there are `groups`; or a mapping of them by the name of the set, "test" and the out-of-domain ones,
+    where the rows of a set that is left out count once. Only ratios matter, and 0 leaves a row out. A draw takes a row
+    together with its weight.
+
+    With the outputs of `validation` rows, and features of both, PIECE is reported: ECE that errors of rows near to
+    validation rows and of rows far from them cannot cancel in. At most 2,000 of them are read, evenly spread.
 
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs
@@ -49,7 +60,8 @@ def evaluate(
     """
     options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, level=level, seed=seed)
     check_draws(n_bootstrap)
-    return evaluate_sets(answered_sets(calibrator, test, out_of_domain, familiarity), options)
+    sets = answered_sets(calibrator, test, out_of_domain, familiarity, sample_weight, validation)
+    return evaluate_sets(sets, options)
 
 
 def check_draws(n_bootstrap: int) -> None:
@@ -66,17 +78,18 @@ def evaluate_sets(sets: Mapping[str, AnsweredSet], options: EvaluationOptions) -
     for name, answered in sets.items():
         if name == TEST:
             continue
-        outputs = answered.outputs
         tables |= _tables_of_set(name, answered, options)
         measures = {
-            x: detection_measures(test, outputs, (inside.confidence(x), answered.confidence(x))) for x in inside.probs
+            x: detection_measures(inside, answered, (inside.confidence(x), answered.confidence(x)))
+            for x in inside.probs
         }
         by = "lower confidence"
         if known is not None and answered.familiarity is not None:
-            measures[FAMILIARITY] = detection_measures(test, outputs, (known, answered.familiarity))
+            measures[FAMILIARITY] = detection_measures(inside, answered, (known, answered.familiarity))
             by = "lower confidence, and by familiarity"
-        caption = f"{name}: OOD detection by {by}, {len(outputs)} rows against the {len(test)} of {TEST}"
-        tables[f"{name}/detection"] = _table(caption, len(test) + len(outputs), measures, options)
+        n_rows = len(answered.outputs)
+        caption = f"{name}: OOD detection by {by}, {n_rows} rows against the {len(test)} of {TEST}"
+        tables[f"{name}/detection"] = _table(caption, len(test) + n_rows, measures, options)
     return Evaluation(n=len(test), n_classes=test.n_classes, options=options, tables=tables)
 
 
@@ -105,4 +118,6 @@ def _table(caption: str, n: int, measures: Mapping[str, Measures], options: Eval
         intervals = {
             method: {name: x.interval(options) for name, x in found.items()} for method, found in measures.items()
         }
-    return Table(caption=caption, n=n, scores=scores, intervals=intervals)
+    weighted = any(x.weights is not None for found in measures.values() for x in found.values())
+    caption += ", weighted" if weighted else ""
+    return Table(caption=caption, n=n, scores=scores, intervals=intervals, weighted=weighted)

@@ -43,12 +43,16 @@ def bounds_of(style: Style, interval: Interval) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Numbers of one kind about `n` rows: `scores` and, if drawn, `intervals`; method -> metric -> fraction."""
+    """Numbers of one kind about `n` rows: `scores` and, if drawn, `intervals`; method -> metric -> fraction.
+
+    `weighted` says that rows count by a sample weight.
+    """
 
     caption: str
     n: int
     scores: Mapping[str, Mapping[str, float]]
     intervals: Mapping[str, Mapping[str, Interval]] = field(default_factory=dict)
+    weighted: bool = False
 
     def __getitem__(self, method: str) -> Mapping[str, float]:
         if method not in self.scores:
@@ -109,7 +113,8 @@ class Table:
             method: {metric: [_number(x.low), _number(x.high)] for metric, x in values.items()}
             for method, values in self.intervals.items()
         }
-        return {"caption": self.caption, "n": self.n, "scores": scores, "intervals": intervals}
+        about = {"caption": self.caption, "n": self.n, "weighted": self.weighted}
+        return about | {"scores": scores, "intervals": intervals}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_choice, check_positive, read_only
 from knn_ue.metrics.inputs import top_label
-from knn_ue.metrics.weights import Weights, checked_weights, ratio
+from knn_ue.metrics.weights import SUM_ROUNDING, Weights, checked_weights, ratio
 
 Binning = Literal["width", "mass"]
 
@@ -91,7 +91,8 @@ def bin_rows(
     else:
         order = np.argsort(confidence)
         reached = np.cumsum(weights[order])
-        last = np.searchsorted(reached * n_bins, reached[-1] * np.arange(1, n_bins + 1))
+        parts = np.arange(1, n_bins) / n_bins * (1 - SUM_ROUNDING)
+        last = np.append(np.searchsorted(reached, reached[-1] * parts), len(order) - 1)
         upper = np.unique(confidence[order[last]])
     edges = np.concatenate(([0.0], upper))
     return _count(confidence, correct, weights, edges, lambda block: np.searchsorted(upper, block))

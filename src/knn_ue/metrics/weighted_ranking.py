@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
-from knn_ue.metrics.weights import Weights, ratio
+from knn_ue.metrics.weights import SUM_ROUNDING, Weights, ratio
 
 
 class _Side:
@@ -76,7 +76,7 @@ class WeightedRanking:
         """Share of the others that have at least the score which 95 % of those to be found have."""
         whole = self.found.total[-1]
         shares = self.found.total[self.found.at_least(self.found.scores)] / np.where(whole > 0, whole, 1.0)
-        first = np.argmax(shares >= 0.95, axis=0)
+        first = np.argmax(shares >= 0.95 - SUM_ROUNDING, axis=0)
         passing = self.others.at_least(self.found.scores)[first]
         rates = ratio(self.others.total[passing, np.arange(len(passing))], self.others.total[-1])
         return self._where_both(rates)

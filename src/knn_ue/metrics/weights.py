@@ -13,6 +13,9 @@ import numpy as np
 from knn_ue.arrays import FloatArray, float_vector
 from knn_ue.errors import InvalidInputError
 
+# Of a sum of weights: a share this little below another one is equal to it.
+SUM_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class Draws:

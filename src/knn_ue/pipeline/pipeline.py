@@ -12,22 +12,17 @@ from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
 from knn_ue.encoding.inputs import windows
-from knn_ue.evaluation import Evaluation, evaluate
+from knn_ue.evaluation import TEST, Evaluation, SampleWeight, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
 from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
+from knn_ue.pipeline.evaluating import read_sets
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import FitOptions, fit_rows
 from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
-from knn_ue.pipeline.rows import (
-    Rows,
-    input_examples,
-    iter_examples,
-    labeled_examples,
-    maybe_labeled_examples,
-)
+from knn_ue.pipeline.rows import Rows, input_examples, iter_examples
 from knn_ue.progress import as_progress
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
@@ -268,29 +263,33 @@ class UncertaintyPipeline(Adjustable):
         level: float = 0.95,
         seed: int = 0,
         domain: str | None = None,
+        sample_weight: SampleWeight | None = None,
         **columns: Unpack[ColumnNames],
     ) -> Evaluation:
         """Return every metric on labeled rows, the method beside the raw model; see `knn_ue.evaluate`.
 
-        With a `domain`, its scores are measured.
+        `n_bootstrap=200` adds intervals. With a `domain`, its scores are measured. Rows count by their field
+        `sample_weight`, if they have one, or by `sample_weight`, if given. PIECE is by proximity to validation rows.
 
         An out-of-domain set in which every row has a label that the model knows is measured too; for any other one only
         OOD metrics are reported.
         """
-        named = Columns(**columns)
-        if not isinstance(rows, Outputs):
-            rows = self.encoder.encode(labeled_examples(rows, self.task, self.class_names, name="test", columns=named))
-        sets = out_of_domain if isinstance(out_of_domain, Mapping) else {"out_of_domain": out_of_domain}
-        elsewhere = {name: self._maybe_labeled(found, named) for name, found in sets.items() if found is not None}
+        calibrator = calibrator_of(self._ready(), domain)
+        others = out_of_domain if isinstance(out_of_domain, Mapping) else {"out_of_domain": out_of_domain}
+        named = {name: found for name, found in others.items() if found is not None}
+        sets = read_sets(self.encoder, rows, named, Columns(**columns)).encode(self.encoder)
+        weights = sample_weight if isinstance(sample_weight, Mapping) else {TEST: sample_weight}
         return evaluate(
-            {self.method_: calibrator_of(self._ready(), domain)},
-            rows,
-            out_of_domain=elsewhere or None,
+            {self.method_: calibrator},
+            sets.test,
+            out_of_domain=sets.out_of_domain or None,
             n_bins=n_bins,
             n_bootstrap=n_bootstrap,
             level=level,
             seed=seed,
-            familiarity=measurable(self.familiarity_, rows, *elsewhere.values()),
+            familiarity=measurable(self.familiarity_, sets.test, *sets.out_of_domain.values()),
+            sample_weight={**sets.sample_weight, **{name: x for name, x in weights.items() if x is not None}},
+            validation=self.validation_,
         )
 
     def explain(
@@ -382,11 +381,3 @@ class UncertaintyPipeline(Adjustable):
                 top_k=top_k,
                 familiarity=fitted.familiarity,
             )
-
-    def _maybe_labeled(self, rows: Rows | Outputs, columns: Columns) -> Outputs:
-        if isinstance(rows, Outputs):
-            return rows
-        examples, reason = maybe_labeled_examples(
-            rows, self.task, self.class_names, columns=columns, words_of=self.encoder.words_of
-        )
-        return self.encoder.encode(examples, with_labels=reason is None)

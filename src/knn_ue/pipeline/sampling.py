@@ -87,9 +87,14 @@ def score_of(answer: AnyAnswer) -> float:
 
 def weights_of(examples: Sequence[Example]) -> FloatArray | None:
     """Return what each label counts, one number per example; None where no row says so."""
-    if all(example.sample_weight is None for example in examples):
+    return weights_of_numbers([example.sample_weight for example in examples])
+
+
+def weights_of_numbers(numbers: Sequence[float | None]) -> FloatArray | None:
+    """Return weights where some rows have one: a row without counts once; None where none has."""
+    if all(number is None for number in numbers):
         return None
-    return np.array([1.0 if x.sample_weight is None else x.sample_weight for x in examples])
+    return np.array([1.0 if number is None else number for number in numbers])
 
 
 def label_studio_tasks(rows: Sequence[SampledRow], task: Task) -> str:

@@ -60,10 +60,10 @@ def listed(items: Iterable[str]) -> str:
 def _claim(name: str, answered: AnsweredSet, method: str) -> str:
     """Say in one sentence whether confidence and accuracy agree on a set, before and after calibration."""
     if answered.outputs.labels is None:
-        before, after = (percent(float(answered.confidence(x).mean())) for x in (RAW, method))
+        before, after = (percent(answered.mean(answered.confidence(x))) for x in (RAW, method))
         return f"On {name} (no labels), the mean confidence is {before} before and {after} after calibration."
-    gaps = [float(answered.confidence(x).mean() - answered.correct.mean()) for x in (RAW, method)]
-    where = "in domain" if name == TEST else "out of domain"
+    gaps = [answered.mean(answered.confidence(x)) - answered.mean(answered.correct) for x in (RAW, method)]
+    where = ("in domain" if name == TEST else "out of domain") + (", weighted" if answered.weights is not None else "")
     return f"On {name} ({where}), the model {_gap(gaps[0])}; calibrated with {method}, {_gap_after(*gaps)}."
 
 

@@ -58,7 +58,7 @@ def _mistakes_of_set(
     outputs = answered.outputs
     labels = outputs.require_labels("the mistakes")
     raw, ours = answered.confidence(RAW), answered.confidence(method)
-    wrong = np.flatnonzero(~answered.correct)
+    wrong = np.flatnonzero(~answered.correct & answered.counted)
     before = _surest(wrong, (raw, ours), n_mistakes)
     after = _surest(np.setdiff1d(wrong, before), (ours, raw), n_mistakes)
     rows: IntArray = np.concatenate([before, after])

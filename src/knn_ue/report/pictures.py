@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from knn_ue.errors import require
 from knn_ue.evaluation import RAW, STYLES, AnsweredSet, Evaluation
@@ -56,18 +56,19 @@ def draw_pictures(
     require("matplotlib", extra="plots", purpose="drawing the report's pictures")
     pictures = []
     for number, (name, answered) in enumerate(sets.items()):
-        labels, predicted = answered.outputs.labels, answered.predicted
+        labels = answered.outputs.labels
+        rows: dict[str, Any] = {"predicted": answered.predicted, "sample_weight": answered.weights}
         probs = {method: answered.probs[method] for method in methods}
         two = {method: answered.probs[method] for method in (methods[0], methods[-1])}
         if labels is not None:
-            draw = partial(reliability_diagram, probs, labels, evaluation.options.n_bins, predicted=predicted)
+            draw = partial(reliability_diagram, probs, labels, evaluation.options.n_bins, **rows)
             svg = svg_of(draw, f"reliability-{number}-")
             description = _reliability_description(name, evaluation, methods)
             pictures.append(Picture(kind="reliability", set_name=name, svg=svg, description=description))
-            svg = svg_of(partial(risk_coverage, probs, labels, predicted=predicted), f"risk-{number}-")
+            svg = svg_of(partial(risk_coverage, probs, labels, **rows), f"risk-{number}-")
             description = _risk_description(name, evaluation, methods)
             pictures.append(Picture(kind="risk-coverage", set_name=name, svg=svg, description=description))
-        svg = svg_of(partial(confidence_histogram, two, labels, predicted=predicted), f"confidence-{number}-")
+        svg = svg_of(partial(confidence_histogram, two, labels, **rows), f"confidence-{number}-")
         description = _confidence_description(name, answered, two)
         pictures.append(Picture(kind="confidence", set_name=name, svg=svg, description=description))
     return tuple(pictures)
@@ -107,13 +108,13 @@ def _confidence_description(name: str, answered: AnsweredSet, methods: Iterable[
     for method in methods:
         confidence = answered.confidence(method)
         if answered.outputs.labels is None:
-            parts.append(f"{method} is {percent(confidence.mean())} sure")
+            parts.append(f"{method} is {percent(answered.mean(confidence))} sure")
             continue
         correct = answered.correct
         means = [
-            f"{percent(confidence[rows].mean())} sure when {word}"
+            f"{percent(answered.mean(confidence, rows))} sure when {word}"
             for rows, word in ((correct, "right"), (~correct, "wrong"))
-            if rows.any()
+            if (rows & answered.counted).any()
         ]
         parts.append(f"{method} is {listed(means)}")
     return f"Number of rows of {name} by confidence. On average {'; '.join(parts)}."

@@ -18,6 +18,7 @@ from knn_ue.evaluation import (
     Comparison,
     Evaluation,
     EvaluationOptions,
+    SampleWeight,
     answered_sets,
     check_draws,
     compare,
@@ -29,6 +30,7 @@ from knn_ue.report.html import to_html
 from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
+from knn_ue.report.wording import about_weights
 from knn_ue.storage import created_folder, library_version, storage_errors, write_files
 from knn_ue.types import Outputs
 
@@ -134,14 +136,17 @@ def build_report(
     notes: Sequence[str] = (),
     context: Mapping[str, str] | None = None,
     familiarity: Familiarity | None = None,
+    sample_weight: SampleWeight | None = None,
+    validation: Outputs | None = None,
 ) -> Report:
     """Evaluate fitted `calibrators`, each asked once per set, on `test` and out-of-domain sets, and say what it means.
 
     The report is about `method`, by default "knn-ue" if it is there, else the last. `explain_with` finds the neighbors
     of mistakes, by default the method itself or the first that explains; `n_mistakes` are shown of each set before and
-    as many after calibration. OOD detection by `familiarity`, if given, stands beside that by confidence. `lead` are
-    sentences to begin with, `lead_tables` small tables beneath them. `context` says how it was made (command, model,
-    data); versions and seeds are added.
+    as many after calibration. OOD detection by `familiarity`, if given, stands beside that by confidence. Rows count by
+    `sample_weight` as in `evaluate`, in sentences and pictures too, and a note says so; PIECE needs `validation`.
+    `lead` are sentences to begin with, `lead_tables` small tables beneath them. `context` says how it was made
+    (command, model, data); versions and seeds are added.
 
     >>> from knn_ue.calibrators import TemperatureScaling
     >>> from knn_ue.toy import two_blobs
@@ -151,7 +156,7 @@ def build_report(
     'No prediction changes, only the confidence.'
     """
     check_draws(n_bootstrap)
-    sets = answered_sets(calibrators, test, out_of_domain, familiarity)
+    sets = answered_sets(calibrators, test, out_of_domain, familiarity, sample_weight, validation)
     method = method or (_FAVORITE if _FAVORITE in calibrators else list(calibrators)[-1])
     check_choice(method, "method", tuple(calibrators))
     explained_by, explainer = _explainer(calibrators, method, explain_with)
@@ -171,7 +176,7 @@ def build_report(
         no_pictures=no_pictures,
         mistakes=mistakes,
         explained_by=explained_by if any(mistake.explanation for mistake in mistakes) else None,
-        notes=tuple(notes),
+        notes=(*notes, *about_weights(name for name, x in sets.items() if x.weights is not None)),
         context=dict(context or {}) | _circumstances(options),
     )
 

@@ -1,6 +1,9 @@
 """The sentences and phrases that the HTML and the Markdown of a report share."""
 
+from collections.abc import Iterable, Iterator
+
 from knn_ue.evaluation import Comparison, EvaluationOptions
+from knn_ue.report.headline import listed
 from knn_ue.report.mistakes import Side
 
 COMPARISONS = (
@@ -21,6 +24,16 @@ def about_intervals(options: EvaluationOptions) -> str:
         "between training runs. Resampling adds noise, which a calibration error counts as error, so the interval of a "
         "small error may begin at the error itself."
     )
+
+
+def about_weights(weighted: Iterable[str]) -> Iterator[str]:
+    """Say what weights do, where rows of some sets are `weighted`."""
+    if names := list(weighted):
+        yield (
+            f"The rows of {listed(names)} are weighted: in every number, interval and picture each counts by its "
+            "sample weight, of which only ratios matter. Where a number depends on how many rows there are (AURC, "
+            "E-AURC, AUPR, debiased ECE), that is the number of rows with a weight above 0. Sizes of sets are rows."
+        )
 
 
 def mistakes_heading(side: Side, method: str) -> str:
