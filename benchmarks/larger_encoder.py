@@ -1,18 +1,15 @@
-"""Do the conclusions keep with another encoder? The leagues of two pages side by side, and how alike they are.
+"""Do the conclusions keep with a larger encoder? The leagues of two pages side by side, and how alike they are.
 
-python benchmarks/larger_encoder.py            # prints both tables
-python benchmarks/larger_encoder.py --write    # puts them into docs/reproducing.md
+python benchmarks/larger_encoder.py            # prints the table
+python benchmarks/larger_encoder.py --write    # puts it into docs/reproducing.md
 
-It reads pages of docs as `knn-ue reproduce all --page` wrote them: of texts results_reference.md (MiniLM) and
-results_base.md (all-mpnet-base-v2), of tags results_reference.md (a cased DistilBERT) and results.md (MiniLM, which
-reads no case). It ranks the methods that both pages measured on the test sets that both have. A rank is the share of
-the other methods that do better in a column (ECE, E-AURC and, of texts, Brier score of a test set, or AUROC and FPR@95
-of OOD detection), as a mean over columns, 0 to 100.
+It reads docs/results_reference.md (MiniLM) and docs/results_base.md (all-mpnet-base-v2), as `knn-ue reproduce all
+--page` wrote them, and ranks the methods that both pages measured on the test sets that both have: no taggers, which
+the larger encoder was not trained as. A rank is the share of the other methods that do better in a column (ECE, E-AURC
+and Brier score of a test set, or AUROC and FPR@95 of OOD detection), as a mean over columns, 0 to 100.
 """
 
 import argparse
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -20,69 +17,42 @@ from scipy.stats import spearmanr
 from readme_table import with_table
 from results_page import DOCS, numbers, seeds
 
+PAGES = (DOCS / "results_reference.md", DOCS / "results_base.md")
 TARGET = DOCS / "reproducing.md"
+TASKS = ("sentiment", "nli", "intent")
 # The section of the page (a task where it is None), the title of the column, and whether high is good.
-_ECE, _E_AURC = (None, "ECE % ↓", False), (None, "E-AURC (our definition) ×1000 ↓", False)
+SCORED = ((None, "ECE % ↓", False), (None, "E-AURC (our definition) ×1000 ↓", False), ("newer", "Brier % ↓", False))
 DETECTED = (("detection", "AUROC % ↑", True), ("detection", "FPR@95 % ↓", False))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Encoders:
-    """Two pages of the same tasks, each with the words for it; `unlabeled` sets are for OOD detection only."""
-
-    pages: dict[str, Path]
-    tasks: tuple[str, ...]
-    scored: tuple[tuple[str | None, str, bool], ...]
-    unlabeled: frozenset[str] = frozenset()
-
-
-TABLES = {
-    "larger encoder": Encoders(
-        pages={"reference": DOCS / "results_reference.md", "base": DOCS / "results_base.md"},
-        tasks=("sentiment", "nli", "intent"),
-        scored=(_ECE, _E_AURC, ("newer", "Brier % ↓", False)),
-        unlabeled=frozenset({"dynasent-yelp neutral", "clinc150 oos"}),
-    ),
-    "two taggers": Encoders(
-        pages={"reference": DOCS / "results_reference.md", "small": DOCS / "results.md"},
-        tasks=("ner",),
-        scored=(_ECE, _E_AURC),
-    ),
-}
-
-
 def main() -> None:
-    """Print or write the tables."""
+    """Print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     if not parser.parse_args().write:
-        print("\n\n".join(table(chosen) for chosen in TABLES.values()))
+        print(table())
         return
-    text = TARGET.read_text(encoding="utf-8")
-    for name, chosen in TABLES.items():
-        text = with_table(text, name, table(chosen))
+    text = with_table(TARGET.read_text(encoding="utf-8"), "larger encoder", table())
     TARGET.write_text(text, encoding="utf-8")
 
 
-def table(chosen: Encoders) -> str:
-    """Return the Markdown of a table."""
-    first, second = chosen.pages.values()
-    by_task = [numbers(first, task, _ECE[1]) for task in chosen.tasks]
-    inside, labeled = ({next(iter(found)) for found in by_task}, {name for found in by_task for name in found})
-    detected = {name for page in chosen.pages.values() for name in numbers(page, *DETECTED[0][:2])}
-    detected &= labeled | chosen.unlabeled
+def table() -> str:
+    """Return the Markdown of the table."""
+    inside = {next(iter(numbers(PAGES[0], task, SCORED[0][1]))) for task in TASKS}
+    detected = set(numbers(PAGES[0], *DETECTED[0][:2]))
+    labeled = {name for task in TASKS for name in numbers(PAGES[0], task, SCORED[0][1])}
     found = {
-        "in domain": _ranks(chosen, chosen.scored, inside),
-        "out of domain": _ranks(chosen, chosen.scored, labeled & detected),
-        "OOD detection": _ranks(chosen, DETECTED, detected),
+        "in domain": _ranks(SCORED, inside),
+        "out of domain": _ranks(SCORED, labeled & detected),
+        "OOD detection": _ranks(DETECTED, detected),
     }
     methods = sorted(
         dict.fromkeys(name for ranked in found.values() for name in ranked),
         key=lambda name: [ranked[name][0] if name in ranked else 100.0 for ranked in found.values()],
     )
-    head = [f"{title}, {words}" for title in found for words in chosen.pages]
+    head = [f"{title}, {words}" for title in found for words in ("reference", "base")]
     lines = [
-        f"| method, rank % ↓ ({seeds(first)}; {seeds(second)}) | {' | '.join(head)} |",
+        f"| method, rank % ↓ ({seeds(PAGES[0])}; {seeds(PAGES[1])}) | {' | '.join(head)} |",
         f"| --- |{' --: |' * len(head)}",
     ]
     for name in methods:
@@ -98,9 +68,9 @@ def table(chosen: Encoders) -> str:
     return "\n".join(lines)
 
 
-def _ranks(chosen, columns, sets):
+def _ranks(columns, sets):
     """Return the mean rank of each method on both pages, of the methods and sets that both have."""
-    by_page = [_columns(page, chosen.tasks, columns, sets) for page in chosen.pages.values()]
+    by_page = [_columns(page, columns, sets) for page in PAGES]
     shared = by_page[0].keys() & by_page[1].keys()
     measured = [set.intersection(*(set(found[column]) for column in shared)) for found in by_page]
     methods = [name for name in by_page[0][min(shared)] if name in measured[0] & measured[1]]
@@ -108,11 +78,11 @@ def _ranks(chosen, columns, sets):
     return dict(zip(methods, zip(*ranks, strict=True), strict=True))
 
 
-def _columns(page, tasks, columns, sets):
+def _columns(page, columns, sets):
     """Return numbers where low is good by method, for each measure and set."""
     found = {}
     for section, title, high in columns:
-        for part in (section,) if section else tasks:
+        for part in (section,) if section else TASKS:
             for name, values in numbers(page, part, title).items():
                 if name in sets:
                     found[title, name] = {method: -value if high else value for method, value in values.items()}

@@ -1,8 +1,8 @@
-"""The tables of README.md, from committed results: entity confidence, ours against rivals, detectors.
+"""Tables from committed results: of README.md (entities, rivals, detectors) and of docs/choosing_a_method.md.
 
 python benchmarks/readme_table.py                      # prints that of entities
 python benchmarks/readme_table.py --table rivals       # prints another one
-python benchmarks/readme_table.py --write              # puts each into README.md
+python benchmarks/readme_table.py --write              # puts each into its page
 
 A number is the mean over sets; what follows it is the standard deviation of that mean over splits of store and
 validation, for spaCy. "Best rival" is the one method with the lowest mean ECE out of domain. Rivals and detectors are
@@ -40,12 +40,10 @@ def main() -> None:
     parser.add_argument("--table", choices=TABLES, default="entities")
     chosen = parser.parse_args()
     if not chosen.write:
-        print(TABLES[chosen.table]())
+        print(TABLES[chosen.table][1]())
         return
-    text = README.read_text(encoding="utf-8")
-    for name, make in TABLES.items():
-        text = with_table(text, name, make())
-    README.write_text(text, encoding="utf-8")
+    for name, (page, make) in TABLES.items():
+        page.write_text(with_table(page.read_text(encoding="utf-8"), name, make()), encoding="utf-8")
 
 
 def table() -> str:
@@ -94,6 +92,33 @@ def rivals() -> str:
     )
 
 
+def against_temperature() -> str:
+    """Return the Markdown of wins / ties / losses against temperature scaling on each page of results."""
+    lines = []
+    for name, words in (
+        ("reference", "stronger models"),
+        ("base", "a larger encoder"),
+        ("vader", "sentiment only, without data files"),
+    ):
+        page = DOCS / f"results_{name}.md"
+        text = page.read_text(encoding="utf-8")
+        has_tags = "Texts alone: ours" in text
+        of_texts = {
+            row[0]: row[1:3] for row in rows(page, f"{'Texts alone: ours' if has_tags else 'Ours'} against each method")
+        }
+        entities = {row[0]: row[5:7] for row in rows(page, "Ours against each method")}
+        counts = [*of_texts["temperature"], *(entities["temperature"] if has_tags else ("–", "–"))]
+        lines.append(f"| {words} ([{name}]({page.name})) | {seeds(page).split()[0]} | {' | '.join(counts)} |")
+    return "\n".join(
+        [
+            "| | seeds | `knn-ue` on texts, in domain | out of domain "
+            "| `knn-ue-entity` on entities, in domain | out of domain |",
+            "| --- | --: | --: | --: | --: | --: |",
+            *lines,
+        ]
+    )
+
+
 def detectors() -> str:
     """Return the sentence on familiarity, the best detector of others and the softmax."""
     league = rows(RESULTS, DETECTORS)
@@ -106,9 +131,9 @@ def detectors() -> str:
     easy, apart = _apart_from_length()
     return (
         f"As an OOD detector, familiarity is number {places['familiarity']} of {len(places)} by mean rank over sets"
-        f"{behind}, with a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, has {auroc[best]:.1f} % "
-        f"and the softmax {auroc['softmax']:.1f} % ([{seeds(RESULTS)}](docs/results_reference.md)). On {easy} sets of "
-        f"texts, the number of words alone detects too; without them, the mean AUROC is {apart} (wins / ties / losses; "
+        f"{behind}, with a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, has {auroc[best]:.1f} "
+        f"% and the softmax {auroc['softmax']:.1f} % ([{seeds(RESULTS)}](docs/results_reference.md)). On {easy} sets "
+        f"of texts, the number of words alone detects too; without them, the mean AUROC is {apart} (wins / ties / losses; "
         "[more sets, with matching lengths](docs/familiarity_results.md))."
     )
 
@@ -125,7 +150,7 @@ def _apart_from_length() -> tuple[str, str]:
 
 
 def with_table(text: str, name: str, content: str) -> str:
-    """Return the README with the table in its place, unchanged where it has none."""
+    """Return a page with the table in its place, unchanged where it has none."""
     place = re.compile(rf"(<!-- table: {name} -->\n+).*?(\n+<!-- end -->)", re.DOTALL)
     return place.sub(lambda match: match[1] + content + match[2], text)
 
@@ -181,7 +206,12 @@ def _shown(mean: float, spread: float | None, metric: str) -> str:
     return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
-TABLES = {"entities": table, "rivals": rivals, "detectors": detectors}
+TABLES = {
+    "entities": (README, table),
+    "rivals": (README, rivals),
+    "detectors": (README, detectors),
+    "temperature": (DOCS / "choosing_a_method.md", against_temperature),
+}
 
 if __name__ == "__main__":
     main()

@@ -26,7 +26,7 @@ def numbers(page: Path, section: str, measure: str) -> dict[str, dict[str, float
     body = re.search(rf"^## {re.escape(section)}: .*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     found: dict[str, dict[str, float]] = {}
     for name, table in re.findall(
-        rf"^\*\*([^,*]+), [\d,]+ (?:texts|sentences).*?\*\*\n\n{_TABLE}", body[0] if body else "", re.MULTILINE
+        rf"^\*\*([^,*]+), [\d,]+ texts.*?\*\*\n\n{_TABLE}", body[0] if body else "", re.MULTILINE
     ):
         head, _, *lines = (_cells(line) for line in table.splitlines())
         places = [head.index(title) for title in (f"{measure} ours", measure) if title in head]

@@ -44,7 +44,7 @@ ABOUT = (
     "where the paper prints no numbers).",
     "It cannot be tested here if the second side could improve by less than half of the paper's gain: it would fail "
     "whatever the method does. ECE and MCE cannot fall to 0, since bins of a few answers are never exact, but to that "
-    "of labels drawn from the confidences (0 at the small scale, whose answers are not kept).",
+    "of labels drawn from the confidences (to 0 where answers are not kept).",
     "Everything else is undecided, including claims measured with only one seed.",
     "p of no gain must be below 0.05 for a claim that holds. p against, which is of half the paper's gain, of any gain "
     "or of the loss allowed, must be for a claim that does not hold. Both are corrected by Holm's method.",

@@ -85,7 +85,8 @@ def _scope(evidence: Evidence) -> str | None:
         for column in evidence.learned
         if _PLAIN in column.values
     ]
-    learned = f" The plain model's accuracy (F1 of entities) in domain: {listed(known)}." if known else ""
+    entities = " (F1 of entities)" if any(column.measure == "f1" for column in evidence.learned) else ""
+    learned = f" The plain model's accuracy{entities} in domain: {listed(known)}." if known else ""
     fewer = evidence.other_seeds
     searched = f"; `mc-dropout` and other ways to search have {many(fewer, 'seed')}" if fewer else ""
     return (
@@ -136,7 +137,12 @@ def _first(columns: Sequence[Column], where: str, tagging: Sequence[str]) -> str
 
 
 def _means(columns: Sequence[Column], methods: Sequence[str]) -> str:
-    return listed(f"{code(name)} {fmean(column.mean(name) for column in columns):.1f}" for name in methods)
+    """Return the means over sets, over the seeds that all of these methods have."""
+    known = [{name: column.values[name].keys() for name in methods} for column in columns]
+    shared = min(len(set.intersection(*map(set, seeds.values()))) for seeds in known)
+    fewer = any(len(found) > shared for seeds in known for found in seeds.values())
+    means = listed(f"{code(name)} {fmean(column.mean(name, *methods) for column in columns):.1f}" for name in methods)
+    return f"{means} ({many(shared, 'common seed')})" if fewer else means
 
 
 def _against_others(evidence: Evidence) -> str | None:
@@ -265,11 +271,10 @@ def _claims(evidence: Evidence) -> str | None:
 
 def _decided(verdicts: Sequence[ClaimVerdict]) -> str:
     words = [one.word for one in verdicts]
-    held, refuted = words.count("holds"), words.count("does not hold")
-    return (
-        f"{held} of {len(words)} {'holds' if held == 1 else 'hold'} and {refuted} "
-        f"{'does not' if refuted == 1 else 'do not'}"
-    )
+    held, refuted, untested = (words.count(word) for word in ("holds", "does not hold", "cannot be tested here"))
+    text = f"{held} of {len(words)} {'holds' if held == 1 else 'hold'}"
+    text += f" and {refuted} {'does not' if refuted == 1 else 'do not'}"
+    return f"{text} ({untested} cannot be tested)" if untested else text
 
 
 def _human(evidence: Evidence) -> str:
