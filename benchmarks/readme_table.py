@@ -133,8 +133,8 @@ def detectors() -> str:
         f"As an OOD detector, familiarity is number {places['familiarity']} of {len(places)} by mean rank over sets"
         f"{behind}, with a mean AUROC of {auroc['familiarity']:.1f} %; the best other, `{best}`, has {auroc[best]:.1f} "
         f"% and the softmax {auroc['softmax']:.1f} % ([{seeds(RESULTS)}](docs/results_reference.md)). On {easy} sets "
-        f"of texts, the number of words alone detects too; without them, the mean AUROC is {apart} (wins / ties / losses; "
-        "[more sets, with matching lengths](docs/familiarity_results.md))."
+        f"of texts, the number of words alone detects too; without them, the mean AUROC is {apart} (wins / ties / "
+        "losses; [more sets, with matching lengths](docs/familiarity_results.md))."
     )
 
 

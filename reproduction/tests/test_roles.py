@@ -115,7 +115,7 @@ def test_an_in_domain_set_of_other_labels_is_said_to_be_scored_nowhere(tmp_path)
     setup = settled_folder(tmp_path)
 
     assert setup.sets[0].role == "in"
-    assert setup.remarks[0].endswith("no method can be scored in domain, only its texts told from those of other sets")
+    assert setup.remarks[0].endswith("no method can be scored in domain, only OOD detection is measured")
 
 
 def test_a_set_with_few_texts_leaves_the_papers_place_to_one_with_more(tmp_path):

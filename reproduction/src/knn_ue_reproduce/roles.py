@@ -66,7 +66,7 @@ def _without_known_labels(one: ScoredSet, found: Collection[str], known: Collect
     advice = ". Some differ in case only: spell them alike to score it" if alike else ""
     used = "it is used only for OOD detection"
     if one.role == "in":
-        used = "no method can be scored in domain, only its texts told from those of other sets"
+        used = "no method can be scored in domain, only OOD detection is measured"
     return (
         f"{one.name} has no label of the training rows (it has {some(found)}; they have {some(known)}): {used}{advice}"
     )
