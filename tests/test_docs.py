@@ -113,6 +113,15 @@ def test_the_table_of_two_encoders_is_the_one_their_pages_give():
     assert found in (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8")
 
 
+def test_the_table_of_sdm_with_its_adaptor_is_the_one_its_results_give():
+    command = [sys.executable, str(ROOT / "benchmarks" / "sdm_adaptor.py")]
+
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert found.count("\n") > 10
+    assert found in (ROOT / "docs" / "methods_results.md").read_text(encoding="utf-8")
+
+
 def against_temperature(page: str) -> list[list[int]]:
     """Return wins, ties and losses of `knn-ue` against `temperature` on a page of results, in and out of domain."""
     table = (ROOT / "docs" / page).read_text(encoding="utf-8").split("**Ours against each method")[1]
