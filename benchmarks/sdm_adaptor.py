@@ -29,8 +29,8 @@ all answers are uniform and the gradient vanishes.
 An adaptor has its own classifier and may answer differently. Accuracy, ECE, E-AURC and the Brier score are those of
 each method's own answers and its confidence in them; AUROC is that of confidence as an OOD detector, in-domain test
 rows against each other set. High Reliability: rows that the package's SelectionPolicy accepts (alpha 0.95); for the
-others the accuracy of as many of their most confident rows as sdm-adaptor accepts ("same"). Out of domain: mean over
-the sets. Mean ± sample standard deviation over seeds. Each task and seed is kept in the JSON as it finishes.
+others the accuracy of as many of their most confident rows as sdm-adaptor-split accepts ("same"). Out of domain: mean
+over the sets. Mean ± sample standard deviation over seeds. Each task and seed is kept in the JSON as it finishes.
 
 Minutes of one core per seed: fine-tuning 5 to 10 (intent 1); sentiment 10, intent 4, NLI 5 for the adaptors.
 """
@@ -271,7 +271,7 @@ def columns(cells: list[dict[str, Any]], method: str) -> Iterator[str]:
             right = [[one["admitted_right"] for one in found] for found in sets]
         else:
             share = "same"
-            right = [[one["right_at"][POOLED] for one in found] for found in sets]
+            right = [[one["right_at"][SPLIT] for one in found] for found in sets]
         known = spread([[100 * one for one in found if one is not None] for found in right])
         yield f"{share}; {known}" if any(right) and (share != "same" or known != "–") else "–"
 
