@@ -113,6 +113,15 @@ def test_the_table_of_two_encoders_is_the_one_their_pages_give():
     assert found in (ROOT / "docs" / "reproducing.md").read_text(encoding="utf-8")
 
 
+def test_the_table_of_sdm_with_its_adaptor_is_the_one_its_results_give():
+    command = [sys.executable, str(ROOT / "benchmarks" / "sdm_adaptor.py")]
+
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert found.count("\n") > 10
+    assert found in (ROOT / "docs" / "methods_results.md").read_text(encoding="utf-8")
+
+
 def test_the_choice_of_a_method_repeats_the_tables_of_the_results():
     command = [sys.executable, str(ROOT / "benchmarks" / "readme_table.py"), "--table", "temperature"]
     text = (ROOT / "docs" / "choosing_a_method.md").read_text(encoding="utf-8")

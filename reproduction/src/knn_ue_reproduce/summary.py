@@ -50,8 +50,9 @@ RULES = (
 
 # What sets the numbers of a method apart from what its name promises, or from the numbers of others.
 CAVEATS = {
-    "sdm": "the activation alone, on the features of our models; its authors also train an adaptor network with it. "
-    "With many classes and few validation rows of each, it has next to no confidence in any answer",
+    "sdm": "the activation alone, on the features of our models. With the adaptor network that its authors also train, "
+    "it is better calibrated in domain, but less than temperature (docs/methods_results.md). With many classes and few "
+    "validation rows of each, it has next to no confidence in any answer",
     "knn-ue-entity": "fitted on whole entities. The others, but for platt-entity, are fitted on words, and the "
     "confidences of the words are multiplied",
     "platt-entity": "Platt scaling of the product of the words' softmax confidences, fitted on entities: the simplest "
