@@ -92,7 +92,7 @@ def test_ours_lose_where_their_numbers_are_worse():
     assert "0 / 0 / 4 against the plain softmax, 0 / 0 / 4 against temperature scaling" in text
     assert "Where ours lose: in 4 of 4 columns (a measure of a set) some other method" in text
     assert "which loses 12 of 12 comparisons with others, most to `softmax` (4) and `temperature` (4)." in text
-    assert "A method beats all of ours in 4 of the 4 columns: see *Where ours lose*." in text
+    assert 'A method beats all of ours in 4 of the 4 columns: see the table "Where ours lose".' in text
 
 
 def test_a_place_that_depends_on_the_draw_is_called_so():
@@ -359,7 +359,7 @@ def test_sets_that_the_length_alone_tells_are_said_to_show_little():
 def test_losses_on_a_set_in_no_league_are_said_too():
     voted = [column({"sdm": 1.0, "knn-ue": 2.0}, part="votes"), column({"sdm": 3.0, "knn-ue": 2.0}, part="votes")]
 
-    said = "A method beats all of ours in 0 of the 4 columns and on 1 set outside the league: see *Where ours lose*."
+    said = 'A method beats all of ours in 0 of the 4 columns and on 1 set outside the league: see the table "Where ours lose".'
     assert said in told(voted=voted)
     assert "outside the league" not in told(voted=voted[1:])
 

@@ -82,7 +82,7 @@ def test_a_set_that_is_in_no_league_is_named_with_those_who_beat_ours_on_it():
     said = "the set tweets (sentiment): scored for its human votes, neither in domain nor another domain"
     assert said in found.unranked
     (losses,) = [text for text in found.sentences if text.startswith("Where ours lose")]
-    assert "A method beats all of ours in 0 of the 3 columns and on 1 set outside the league: see *Where" in losses
+    assert "A method beats all of ours in 0 of the 3 columns and on 1 set outside the league: see the table" in losses
     (grid,) = [grid for grid in found.grids if grid.title.startswith("Where ours lose")]
     assert grid.lines == (("tweets", "sentiment", "softmax", "–", "–"),)
 

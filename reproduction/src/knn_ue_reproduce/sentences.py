@@ -243,7 +243,7 @@ def _losses(evidence: Evidence) -> str | None:
     n_apart = len({column.part for column in evidence.voted if better_than_ours(column)})
     where = [f"in {n_lost} of the {many(len(tested), 'column')}"]
     where += [f"on {many(n_apart, 'set')} outside the league"] if n_apart else []
-    named = f": see *{LOST}*" if n_lost or n_apart else ""
+    named = f': see the table "{LOST}"' if n_lost or n_apart else ""
     beaten = f"A method beats all of ours {listed(where)}{named}"
     return f"Where ours lose: {alone}. {beaten}.{_human(evidence)}"
 
