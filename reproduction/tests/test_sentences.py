@@ -359,7 +359,7 @@ def test_sets_that_the_length_alone_tells_are_said_to_show_little():
 def test_losses_on_a_set_in_no_league_are_said_too():
     voted = [column({"sdm": 1.0, "knn-ue": 2.0}, part="votes"), column({"sdm": 3.0, "knn-ue": 2.0}, part="votes")]
 
-    said = 'A method beats all of ours in 0 of the 4 columns and on 1 set outside the league: see the table "Where ours lose".'
+    said = 'ours in 0 of the 4 columns and on 1 set outside the league: see the table "Where ours lose".'
     assert said in told(voted=voted)
     assert "outside the league" not in told(voted=voted[1:])
 
