@@ -165,6 +165,32 @@ def test_equal_methods_are_called_different_about_as_often_as_the_level_says():
     assert called <= 22  # 10 expected, and 22 or more once in 3000 times
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ece", "e_aurc"])
+def test_models_that_differ_by_chance_are_called_different_about_as_often_as_the_level_says(name):
+    rng = np.random.default_rng(1)
+    measure = Resampled(function=MEASURES[name].function, drawn=MEASURES[name].drawn)
+    n_texts, n_seeds, n_runs = 400, 8, 120
+
+    def models(odds, correct):
+        """Each seed sharpens all confidences by chance, and adds noise of its own to each."""
+        scale, noise = np.exp(rng.normal(0.3, 0.05, size=n_seeds)), rng.normal(size=(n_seeds, n_texts))
+        return [(answers(1 / (1 + np.exp(-(odds * a + 0.5 * b))), correct),) for a, b in zip(scale, noise, strict=True)]
+
+    found = []
+    for run in range(n_runs):
+        odds = rng.normal(1.2, 1.5, size=n_texts)
+        correct = rng.random(n_texts) < 1 / (1 + np.exp(-odds))
+        both = {method: models(odds, correct) for method in ("a", "b")}
+        draws = bootstrap(both, {"m": measure}, n_groups=[n_texts], n_bootstrap=100, seed=run)["m"]
+        found.append(draws.compare("a", "b"))
+
+    wrong = np.mean([one.p < 0.05 for one in found])
+    width = np.mean([one.high - one.low for one in found]) / (2 * 1.96 * np.std([one.difference for one in found]))
+    assert wrong <= 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / n_runs)
+    assert 0.9 < width < 1.5  # an interval that is too wide hides what is there
+
+
 def test_a_measure_that_is_never_defined_gives_nan_and_no_verdict():
     sample = answers([0.5, 0.6], [True, True])
 
