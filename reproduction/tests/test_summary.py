@@ -154,7 +154,7 @@ def test_a_method_without_a_seed_is_compared_with_those_it_has():
 
     lines = {line[1]: line for line in fewer.grids[0].lines}
     assert (lines["temperature"][2], lines["temperature"][-1]) == ("50 [50, 50]", "2")
-    assert "with 3 seeds (2 of `temperature`), at the small scale" in fewer.sentences[0]
+    assert "with 3 seeds (`temperature` has 2), at the small scale" in fewer.sentences[0]
     detected = {line[1]: line for line in fewer.grids[1].lines}
     assert (detected["temperature"][4], detected["softmax"][4]) == ("–", "92.0")  # means of other seeds mislead
 

@@ -46,7 +46,8 @@ def seeds_of(columns: Sequence[Column]) -> str:
         if number != usual:
             by_number.setdefault(number, []).append(code(method))
     others = "; ".join(
-        f"{number} of {listed(names) if len(names) <= _SHOWN else f'{len(names)} methods'}"
+        f"{listed(names) if len(names) <= _SHOWN else f'{len(names)} methods'} {'has' if len(names) == 1 else 'have'} "
+        f"{number}"
         for number, names in sorted(by_number.items())
     )
     return many(usual, "seed") + (f" ({others})" if others else "")
