@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from knn_ue_reproduce.claims import Claim, TimeClaim, claims_of, time_claims_of
-from knn_ue_reproduce.grids import counted
+from knn_ue_reproduce.claims import CORE, Claim, TimeClaim, claims_of, time_claims_of
+from knn_ue_reproduce.grids import counted, topic_grid
 from knn_ue_reproduce.plan import Block, make_plan
 from knn_ue_reproduce.published import Published
 from knn_ue_reproduce.setups import paper_setups
@@ -301,6 +301,40 @@ def test_the_claims_of_a_table_point_the_way_the_paper_prints(tmp_path):
     beaten = next(c for c in claims_of(plan["ner"]) if c.block.part == "bn" and c.first.method == "dac")
     assert (beaten.measure, beaten.second) == ("ece", OURS)  # DAC has the best printed ECE, 1.62 against 1.78
     assert claims["bn", "e_aurc_published", "knn-ue"].first.method in ("knn-ue-no-label", "e-ner")
+
+
+def test_a_claim_is_about_whom_the_paper_finds_ahead(tmp_path):
+    plan = make_plan(paper_setups(tmp_path))
+    claims = [claim for name in ("sentiment", "nli", "ner", "detection", "brier") for claim in claims_of(plan[name])]
+
+    assert {claim.topic for claim in claims} == set(CORE)
+    for claim in claims:
+        ahead = claim.first == OURS
+        other = (claim.second if ahead else claim.first).method
+        if other == "knn-ue-no-label":
+            assert claim.topic == ("labels help" if ahead else "labels hurt")
+        else:
+            assert claim.topic == (("softmax" if other == "softmax" else "existing") if ahead else "others ahead")
+    assert {claim.topic for claim in claims_of(plan["ivf"])} == {"search"}
+
+
+def test_what_the_paper_marks_is_better_than_existing_methods_not_than_its_own(tmp_path):
+    claims = claims_of(make_plan(paper_setups(tmp_path))["sentiment"])
+    printed = [claim for claim in claims if claim.printed and claim.printed[0].significant]
+
+    assert any(claim.second.method == "knn-ue-no-label" for claim in printed)
+    assert [claim for claim in claims if claim.marked] == [
+        claim for claim in printed if claim.second.method != "knn-ue-no-label"
+    ]
+
+
+def test_topics_are_counted_with_the_median_gain():
+    verdict = word(-0.0347, -0.05, -0.01, claim=replace(CLAIM, topic="softmax"))
+
+    (line,) = topic_grid([verdict]).lines
+
+    assert line[:2] == ("kNN-UE better than the plain softmax", "1")
+    assert float(line[6]) == pytest.approx(1.0, abs=0.01)
 
 
 def test_every_claim_with_numbers_gains_in_print(tmp_path):

@@ -11,9 +11,10 @@ from knn_ue_reproduce.variants import EXACT, PAPER_NAMES, MethodVariant
 
 ClaimKind = Literal["better", "no worse"]
 # What a claim is about: against whom ours is, or what is claimed of search, neighbors and times.
-Topic = Literal["the plain softmax", "the best existing method", "without labels", "neighbors", "search", "time", ""]
-# The topics of the paper's tables of calibration, ranking and detection.
-CORE: tuple[Topic, ...] = ("the plain softmax", "the best existing method", "without labels")
+Topic = Literal["softmax", "existing", "others ahead", "labels help", "labels hurt", "neighbors", "search", "time", ""]
+# The topics of the paper's tables of calibration, ranking and detection: kNN-UE ahead of the plain softmax or of the
+# best existing method, one of them ahead of kNN-UE, kNN-UE ahead of itself without labels, and behind.
+CORE: tuple[Topic, ...] = ("softmax", "existing", "others ahead", "labels help", "labels hurt")
 
 OUR_METHODS = ("knn-ue", "knn-ue-no-label")
 # "Almost no degradation" is a claim of equality, which no test can show: these are the losses we would call none.
@@ -107,8 +108,11 @@ def _main_claims(table: PaperTable, block: Block) -> Iterable[Claim]:
                 continue
             pair = (ours, MethodVariant(method=rival)) if gain > 0 else (MethodVariant(method=rival), ours)
             numbers = (printed[pair[0].method], printed[pair[1].method])
-            topic: Topic = "the plain softmax" if rival == "softmax" else "the best existing method"
-            topic = "without labels" if rival in OUR_METHODS else topic
+            topic: Topic
+            if rival in OUR_METHODS:
+                topic = "labels help" if gain > 0 else "labels hurt"
+            else:
+                topic = "others ahead" if gain < 0 else "softmax" if rival == "softmax" else "existing"
             yield _claim(table, block, measure, *pair, numbers=numbers, topic=topic)
 
 

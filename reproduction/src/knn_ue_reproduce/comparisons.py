@@ -27,7 +27,8 @@ from knn_ue_reproduce.variants import PASSES, MethodVariant
 
 # Raised when a change of ours changes comparisons of the same cells.
 _REVISION = 3
-_APART = 1.0  # what a number of the kept answers may differ from that of a table, in the unit of the table
+# By how much a difference of kept answers may be off that of the table: in its unit, or a share of half the interval.
+_APART, _SHARE = 0.05, 0.25
 _KEPT = ("first", "second", "difference", "low", "high", "p", "t_test", "share")
 
 # By measure, then by pair of methods.
@@ -68,24 +69,25 @@ def _as_in_the_table(
     seeds: Mapping[MethodVariant, Sequence[int]],
     outcome: Outcome,
 ) -> dict[tuple[str, str], PairedTest]:
-    """Return the pairs whose kept answers give the numbers of the cells: rounding them may merge confidences."""
-    cells = {str(variant): found_jobs(outcome, block.setup, variant) for variant in seeds}
+    """Return the pairs whose kept answers differ as the cells do: rounding them may merge confidences, or move some."""
     scores = {
-        method: {seed: outcome.found[job]["sets"][block.part].get(measure) for seed, job in jobs.items()}
-        for method, jobs in cells.items()
+        str(variant): {
+            seed: outcome.found[job]["sets"][block.part].get(measure)
+            for seed, job in found_jobs(outcome, block.setup, variant).items()
+        }
+        for variant in seeds
     }
     unit = measure_of(measure).unit
 
-    def agree(method: str, other: str, mean: float) -> bool:
-        shared = [scores[method][seed] for seed in scores[method].keys() & scores[other].keys()]
-        known = [score for score in shared if score is not None]
-        return len(known) < len(shared) or not unit * abs(fmean(known) - mean) > _APART
+    def agree(first: str, second: str, found: PairedTest) -> bool:
+        both = [(scores[first][seed], scores[second][seed]) for seed in scores[first].keys() & scores[second].keys()]
+        known = [a - b for a, b in both if a is not None and b is not None]
+        if not known or len(known) < len(both):
+            return True
+        apart = abs(fmean(known) - found.difference)
+        return not apart > max(_APART / unit, _SHARE * (found.high - found.low) / 2)
 
-    return {
-        (first, second): found
-        for (first, second), found in pairs.items()
-        if not found.n_seeds or (agree(first, second, found.first) and agree(second, first, found.second))
-    }
+    return {pair: found for pair, found in pairs.items() if agree(*pair, found)}
 
 
 def measures_of(names: Sequence[str]) -> dict[str, Resampled]:

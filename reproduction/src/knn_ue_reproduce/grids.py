@@ -13,9 +13,11 @@ from knn_ue_reproduce.verdicts import ClaimVerdict, Word
 
 EMPTY = "–"
 _TOPICS = {
-    "the plain softmax": "kNN-UE against the plain softmax",
-    "the best existing method": "kNN-UE against the best existing method",
-    "without labels": "kNN-UE with labels against without",
+    "softmax": "kNN-UE better than the plain softmax",
+    "existing": "kNN-UE better than the best existing method",
+    "others ahead": "the softmax or an existing method better than kNN-UE",
+    "labels help": "kNN-UE better than without labels",
+    "labels hurt": "kNN-UE worse than without labels",
     "neighbors": "weights and the number of neighbors",
     "search": "approximate search: loss and coverage",
     "time": "time",

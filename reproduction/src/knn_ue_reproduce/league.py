@@ -4,10 +4,10 @@ A column is one measure of one test set. In a column, the rank of a method is th
 is better, each pair over the seeds that both have: those with fewer seeds are neither helped nor harmed by which ones.
 Methods that are equal in the digits of the tables count half, pairs without a common seed not at all. So 0 is the best
 of all everywhere, 1 the worst, and columns with few methods count as much as others. The interval draws test sets, with
-all their measures, and seeds, the same ones for all methods; of n it draws n - 1, as `statistics` says why, and lies
-around the measured rank. A method wins against another one in a column where the paired test of the tables says that it
-is better (p below 0.05 and an interval without zero, not corrected for how many there are, and seen in the digits),
-loses where it is worse, ties elsewhere.
+all their measures, and seeds, the same ones for all methods; of n it draws n - 1, since n drawn of n scatter less than
+the mean of n does, and lies around the measured rank. A method wins against another one in a column where the paired
+test of the tables says that it is better (p below 0.05 and an interval without zero, not corrected for how many there
+are, and seen in the digits), loses where it is worse, ties elsewhere.
 """
 
 import math

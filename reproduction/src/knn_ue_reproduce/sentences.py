@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
+from typing import get_args
 
 from knn_ue.report.headline import listed
 from knn_ue_reproduce.claims import CORE
@@ -31,7 +32,7 @@ from knn_ue_reproduce.phrases import (
 )
 from knn_ue_reproduce.tables import FilledTable
 from knn_ue_reproduce.variants import ENTITY_PLATT
-from knn_ue_reproduce.verdicts import ClaimVerdict
+from knn_ue_reproduce.verdicts import ClaimVerdict, Word
 
 _MAIN, _UNLABELED, _ENTITY = "knn-ue", "knn-ue-no-label", "knn-ue-entity"
 _PLAIN, _TEMPERATURE = "softmax", "temperature"
@@ -167,8 +168,12 @@ def _labels(evidence: Evidence) -> str | None:
     record = record_of(evidence.scored, _MAIN, _UNLABELED)
     if not record.total:
         return None
-    chosen = [one for one in evidence.verdicts if one.topic == "without labels"]
-    claims = f" Of the paper's claims on that difference, {_decided(chosen)}." if chosen else ""
+    helps, hurts = (
+        [one for one in evidence.verdicts if one.topic == topic] for topic in ("labels help", "labels hurt")
+    )
+    counts = [f"that they help, {_decided(helps)}"] if helps else []
+    counts += [f"that they hurt, {_decided(hurts)}"] if hurts else []
+    claims = f" Of the paper's claims {'; '.join(counts)}." if counts else ""
     return (
         f"What the labels of neighbors add to their distances: {code(_MAIN)} has {record} against {code(_UNLABELED)}"
         f"{' (all tasks)' if evidence.tagging else ''}.{claims}"
@@ -257,24 +262,29 @@ def _claims(evidence: Evidence) -> str | None:
             f"Of {many(len(core), 'claim')} of the paper on calibration, ranking and detection, {counted(core)}"
         )
         marked = [one for one in core if one.marked]
-        parts += [f"Of the {len(marked)} that it calls significant (†), {_decided(marked)}"] if marked else []
+        parts += [f"Of those that it calls significant (†), {_decided(marked)}"] if marked else []
         effects = [(one.effect, one.precision) for one in core if not math.isnan(one.precision)]
         if effects:
             gain, width = (median(found) for found in zip(*effects, strict=True))
-            parts.append(f"The median gain is {gain:.2f} of the paper's, its 95 % interval ± {width:.2f}")
+            parts.append(
+                f"The median gain is {gain:.2f} times the paper's, the median 95 % interval of a claim ± {width:.2f}"
+            )
     if others:
-        parts.append(f"Of {many(len(others), 'claim')} on search, neighbors and time, {_decided(others)}")
+        parts.append(f"Of the claims on search, neighbors and time, {_decided(others)}")
     differ = any(one.differs for one in evidence.verdicts)
     parts += ["Encoder, data and size differ from the paper's"] if differ and parts else []
     return f"{'. '.join(parts)}." if parts else None
 
 
 def _decided(verdicts: Sequence[ClaimVerdict]) -> str:
+    """Return how many claims hold and do not, and what became of the others."""
     words = [one.word for one in verdicts]
-    held, refuted, untested = (words.count(word) for word in ("holds", "does not hold", "cannot be tested here"))
+    held, refuted, undecided, untested = (words.count(word) for word in get_args(Word))
     text = f"{held} of {len(words)} {'holds' if held == 1 else 'hold'}"
     text += f" and {refuted} {'does not' if refuted == 1 else 'do not'}"
-    return f"{text} ({untested} cannot be tested)" if untested else text
+    others = [f"{undecided} undecided"] if undecided else []
+    others += [f"{untested} untested"] if untested else []
+    return f"{text} ({', '.join(others)})" if others else text
 
 
 def _human(evidence: Evidence) -> str:

@@ -109,9 +109,9 @@ class Replicates:
     def _errors(self, a: int, b: int, shared: IntArray) -> tuple[float, float]:
         """Return the standard errors of the mean difference: of texts, which all seeds share, and of seeds."""
         drawn = self.drawn[a, shared] - self.drawn[b, shared]
-        drawn = drawn[:, ~np.isnan(drawn).any(axis=0)]
         n_seeds, n_draws = drawn.shape
-        if not n_seeds or n_draws < 2:
+        drawn = drawn[:, ~np.isnan(drawn).any(axis=0)]
+        if not n_seeds or drawn.shape[1] < max(2, n_draws / 2):  # a number that few draws have is not known
             return math.nan, math.nan
         variances = drawn.var(axis=1, ddof=1)
         if n_seeds == 1:
@@ -121,26 +121,6 @@ class Replicates:
         common = max(0.0, (n_seeds * of_mean - float(variances.mean())) / (n_seeds - 1))
         measured = self.measured[a, shared] - self.measured[b, shared]
         return math.sqrt(common), float(np.std(measured, ddof=1)) / math.sqrt(n_seeds)
-
-
-def bootstrap(
-    samples: Mapping[str, Sequence[Sample | None]],
-    measures: Mapping[str, Resampled],
-    *,
-    n_groups: Sequence[int],
-    n_bootstrap: int = N_BOOTSTRAP,
-    seed: int = 0,
-) -> dict[str, Replicates]:
-    """Return the replicates of each measure: `samples` are by method and seed, `n_groups` the texts of each set.
-
-    A seed that a method was not measured with is None. All methods and seeds see the same draws.
-    """
-    known = [sample for by_seed in samples.values() for sample in by_seed if sample is not None]
-    values = iter(redrawn(known, measures, n_groups=n_groups, n_bootstrap=n_bootstrap, seed=seed))
-    by_method = {
-        method: [None if sample is None else next(values) for sample in by_seed] for method, by_seed in samples.items()
-    }
-    return {name: replicates_of(name, by_method) for name in measures}
 
 
 def redrawn(
