@@ -8,7 +8,8 @@ import pytest
 from knn_ue.metrics.bootstrap import GroupRows
 from knn_ue_reproduce.answers import Answers
 from knn_ue_reproduce.measures import DETECTION, MEASURES
-from knn_ue_reproduce.statistics import Resampled, bootstrap
+from knn_ue_reproduce.statistics import Resampled
+from replicated import bootstrap
 
 KNOWN = MEASURES | DETECTION
 FUNCTIONS = {name: measure.function for name, measure in KNOWN.items()}
