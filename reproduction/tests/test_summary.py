@@ -125,6 +125,22 @@ def test_what_sets_a_rival_or_ours_apart_is_said_where_it_is_ranked():
     assert summary().caveats == ()
 
 
+def test_a_set_on_which_confidence_ranks_the_wrong_way_is_named():
+    cells = {
+        one: {
+            "sets": {
+                part: numbers | {"auroc": 0.44 if part == "nyt" else 0.6} for part, numbers in cell["sets"].items()
+            }
+        }
+        for one, cell in outcome().found.items()
+    }
+
+    (text,) = summary(Outcome(found=cells)).caveats
+
+    assert text.startswith("nyt: no method is more confident of its right answers there")
+    assert "(AUROC at most 44 %)" in text
+
+
 def test_the_league_counts_the_paired_tests_of_the_tables(results):
     league = results.summary.grids[0]
 

@@ -29,6 +29,7 @@ from knn_ue_reproduce.timing import Timing
 from knn_ue_reproduce.variants import PASSES, MethodVariant
 
 _PLAIN = MethodVariant(method="softmax")
+_CHANCE = 50.0  # AUROC, in percent
 
 # How to read the leagues, a line each.
 RULES = (
@@ -156,7 +157,10 @@ def summarize(
         pictures=tuple(
             TaskPicture(setup=name, svg=svg, caption=caption_of(name)) for name, svg in found if svg is not None
         ),
-        caveats=tuple(f"{name}: {text}" for name, text in _caveats(scale).items() if name in ranked),
+        caveats=(
+            *(f"{name}: {text}" for name, text in _caveats(scale).items() if name in ranked),
+            *_worse_than_chance(columns(("auroc",), "in", "out", "human")),
+        ),
         unranked=(
             *_unranked(outcome, left_out),
             *_unmeasured(asked, outcome),
@@ -170,6 +174,17 @@ def summarize(
 def _caveats(scale: Scale) -> dict[str, str]:
     """Return the caveats of a scale: where a pass keeps no other layers, familiarity reads the last one too."""
     return {name: text for name, text in CAVEATS.items() if name != "familiarity" or scale.shared_layers}
+
+
+def _worse_than_chance(columns: Iterable[Column]) -> Iterable[str]:
+    """Yield the sets on which no method is more confident of its right answers than of its wrong ones."""
+    for column in columns:
+        best = max(column.values, key=column.mean)
+        if column.mean(best) < _CHANCE:
+            yield (
+                f"{column.part}: no method is more confident of its right answers there than of its wrong ones (AUROC at "
+                f"most {column.mean(best):.0f} %), so a lower E-AURC means less than elsewhere"
+            )
 
 
 def _left_out(
