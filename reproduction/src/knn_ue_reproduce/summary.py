@@ -182,8 +182,8 @@ def _worse_than_chance(columns: Iterable[Column]) -> Iterable[str]:
         best = max(column.values, key=column.mean)
         if column.mean(best) < _CHANCE:
             yield (
-                f"{column.part}: no method is more confident of its right answers there than of its wrong ones (AUROC at "
-                f"most {column.mean(best):.0f} %), so a lower E-AURC means less than elsewhere"
+                f"{column.part}: no method is more confident of its right answers there than of its wrong ones (AUROC "
+                f"at most {column.mean(best):.0f} %), so a lower E-AURC means less than elsewhere"
             )
 
 
