@@ -299,6 +299,15 @@ def test_mean_errors_are_of_the_seeds_that_all_shown_methods_have():
     assert said in told(inside=columns)
 
 
+def test_mean_errors_are_of_the_sets_that_all_shown_methods_were_measured_on():
+    pairs = (("softmax", "temperature"), ("softmax", "knn-ue"), ("temperature", "knn-ue"))
+    apart = [column(dict.fromkeys(pair, 2.0), part=str(part)) for part, pair in enumerate(pairs)]
+    every = column({"softmax": 4.0, "temperature": 3.0, "knn-ue": 1.0}, part="every")
+
+    assert "Mean ECE" not in told(inside=apart, outside=[])
+    assert "Mean ECE: `softmax` 4.0, `temperature` 3.0 and `knn-ue` 1.0." in told(inside=[*apart, every], outside=[])
+
+
 def test_what_is_left_without_entities_is_said_even_where_ours_is_first_with_them():
     texts = {"softmax": 4.0, "temperature": 3.0, "dac": 1.0, "knn-ue": 2.0}
     tagged = {"softmax": 9.0, "temperature": 8.0, "dac": 7.0, "knn-ue": 1.0}

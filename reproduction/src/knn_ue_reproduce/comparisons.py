@@ -72,7 +72,7 @@ def _as_in_the_table(
     """Return the pairs whose kept answers differ as the cells do: rounding them may merge confidences, or move some."""
     scores = {
         str(variant): {
-            seed: outcome.found[job]["sets"][block.part].get(measure)
+            seed: outcome.found[job]["sets"].get(block.part, {}).get(measure)
             for seed, job in found_jobs(outcome, block.setup, variant).items()
         }
         for variant in seeds

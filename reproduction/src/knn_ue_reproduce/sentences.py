@@ -132,16 +132,20 @@ def _first(columns: Sequence[Column], where: str, tagging: Sequence[str]) -> str
     means = [
         f"Mean {measure_of(measure).title}: {_means(found, shown)}"
         for measure in ("ece", "e_aurc")
-        if (found := of_measure(columns, measure))
+        if (found := [one for one in of_measure(columns, measure) if _shared(one, shown)])
     ]
     return f"{'. '.join([text, *means])}."
 
 
+def _shared(column: Column, methods: Sequence[str]) -> set[int]:
+    """Return the seeds that all of these methods have."""
+    return set.intersection(*(set(column.values.get(name, ())) for name in methods))
+
+
 def _means(columns: Sequence[Column], methods: Sequence[str]) -> str:
     """Return the means over sets, over the seeds that all of these methods have."""
-    known = [{name: column.values[name].keys() for name in methods} for column in columns]
-    shared = min(len(set.intersection(*map(set, seeds.values()))) for seeds in known)
-    fewer = any(len(found) > shared for seeds in known for found in seeds.values())
+    shared = min(len(_shared(column, methods)) for column in columns)
+    fewer = any(len(column.values[name]) > shared for column in columns for name in methods)
     means = listed(f"{code(name)} {fmean(column.mean(name, *methods) for column in columns):.1f}" for name in methods)
     return f"{means} ({many(shared, 'common seed')})" if fewer else means
 
