@@ -24,8 +24,8 @@ from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions
 from knn_ue.spacy.gold import _from_tags, gold_docs, perturbed
 from knn_ue.spacy.learning import learn
 from knn_ue.spacy.tagging import TypeMap
-from knn_ue.storage import read_folder, write_folder
-from knn_ue.storage.tensors import outputs_from_arrays, outputs_to_arrays
+from knn_ue.folder import Part, open_folder, write_folder
+from knn_ue.folder.tensors import outputs_from_arrays, outputs_to_arrays
 from knn_ue.types import Outputs
 
 TYPES = TypeMap(

@@ -34,8 +34,8 @@ from knn_ue.calibrators import (
 from knn_ue.deprecated import register_old_modules
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
 from knn_ue.familiarity import Familiarity
+from knn_ue.folder import library_version
 from knn_ue.methods import load_calibrator, make_calibrator
-from knn_ue.storage import library_version
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.weighting import WeightParams

@@ -15,6 +15,7 @@ BoolArray = npt.NDArray[np.bool_]
 _CHECK_ROWS = 1 << 16
 # Larger than any float32, and its sixth power is still a float64: whatever is computed from logits stays finite.
 MAX_LOGIT = 1e50
+MAX_CLASSES = 1 << 20
 
 
 def to_numpy(values: object, name: str) -> npt.NDArray[Any]:
@@ -113,6 +114,8 @@ def label_vector(values: object, name: str, *, n_classes: int | None = None, len
         low, high = int(labels.min()), int(labels.max())
         if low < 0:
             raise InvalidInputError(f"{name} must not be negative, got {low}: drop the rows you want ignored")
+        if high >= MAX_CLASSES:
+            raise InvalidInputError(f"{name} must be below {MAX_CLASSES}, got {high}: number the classes from 0")
         if n_classes is not None and high >= n_classes:
             raise InvalidInputError(
                 f"{name} must be below the number of classes {n_classes}, got {high}: number the classes from 0"

@@ -26,6 +26,10 @@ class StorageError(KnnUeError, OSError):
     """A folder on disk cannot be read or written safely."""
 
 
+class StaleFolderError(StorageError):
+    """A folder was saved, compacted or tuned by another process since it was opened: open it again."""
+
+
 class StoreUnreachableError(KnnUeError, ConnectionError):
     """A store on a server does not answer in time; the message says what was or was not changed."""
 

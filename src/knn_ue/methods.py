@@ -19,12 +19,13 @@ from knn_ue.calibrators import (
     ProximityCalibration,
     SdmActivation,
     SoftmaxResponse,
+    Stores,
     TemperatureScaling,
     VectorScaling,
 )
 from knn_ue.encoding.contract import Encoder, EncoderOptions
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import kind_of
+from knn_ue.folder import Part, open_folder
 from knn_ue.stores import IndexOptions, NeighborStore, build_store
 from knn_ue.tasks import Task
 from knn_ue.training.evidential import Evidential
@@ -195,11 +196,17 @@ def recommended_method(name: str, task: Task) -> str:
 
 def load_calibrator(path: str | Path) -> Calibrator:
     """Open a folder that the `save` of any calibrator wrote; what it returns is fitted, of the class that was saved."""
-    kind = kind_of(path)
+    return calibrator_from_part(open_folder(path))
+
+
+def calibrator_from_part(part: Part, *, stores: Stores | None = None) -> Calibrator:
+    """Open the part of a folder that any calibrator wrote, over `stores` that are open already, if they are given."""
     for method in METHODS.values():
-        if method.calibrator.kind == kind:
-            return method.calibrator.load(path)
-    raise StorageError(f"{path} holds a {kind!r}, a calibrator that this version does not know: upgrade knn-ue")
+        if method.calibrator.kind == part.kind:
+            return method.calibrator.from_part(part, stores=stores)
+    raise StorageError(
+        f"{part.where} holds a {part.kind[:40]!r}, a calibrator that this version does not know: upgrade knn-ue"
+    )
 
 
 def encoder_for(encoder: Encoder, chosen: EncoderOptions, method: str) -> Encoder:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from knn_ue.errors import StorageError
-from knn_ue.storage import read_folder, write_file, write_folder
+from knn_ue.folder import Part, open_folder, write_file, write_folder
 
 REVISION = 1
 Content = dict[str, Any]
@@ -106,12 +106,12 @@ class CellStore:
 
     def write_arrays(self, name: CellName, part: str, arrays: Arrays) -> None:
         """Keep arrays in the work folder, in one step."""
-        write_folder(self._arrays(name, part), kind=_ARRAYS, options={}, arrays=arrays)
+        write_folder(self._arrays(name, part), Part(kind=_ARRAYS, arrays=arrays))
 
     def read_arrays(self, name: CellName, part: str) -> dict[str, npt.NDArray[Any]] | None:
         """Return arrays of the work folder, None where they are not here or are damaged."""
         try:
-            return {key: np.array(value) for key, value in read_folder(self._arrays(name, part)).arrays.items()}
+            return {key: np.array(value) for key, value in open_folder(self._arrays(name, part)).arrays.items()}
         except StorageError:
             return None
 

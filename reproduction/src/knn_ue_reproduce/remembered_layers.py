@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from knn_ue.storage import write_file
+from knn_ue.folder import write_file
 from knn_ue.training.frozen import layer_stack
 
 

@@ -6,13 +6,13 @@ In tagging an exact search is most of the work of a cell, and seven cells of a s
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from knn_ue.demo.cache import key_of
+from knn_ue.folder import Part
 from knn_ue.stores import TunableStore
 from knn_ue.types import Neighbors
 from knn_ue_reproduce.cells import CellName, CellStore
@@ -54,11 +54,11 @@ class SharedSearch:
         """Return features as the datastore compares them."""
         return self.store.normalized(features)
 
-    def save(self, path: str | Path) -> str:
-        """Save the datastore, without what was found."""
-        return self.store.save(path)
+    def to_part(self) -> Part:
+        """Return what a folder holds of the datastore, without what was found."""
+        return self.store.to_part()
 
-    def snapshot(self) -> "SharedSearch":
+    def detached(self) -> "SharedSearch":
         """Return itself: nobody changes it."""
         return self
 

@@ -4,6 +4,8 @@ from knn_ue.adapting.check import MIN_ROWS, Adaptation, CheckedUnit, adapt_quick
 from knn_ue.adapting.sampling import Drawn, draw_rows
 from knn_ue.adapting.scale import (
     LARGEST,
+    LARGEST_WEIGHT,
+    LEAST_WEIGHT,
     LabeledScores,
     average_log_scale,
     fit_log_scale,
@@ -15,6 +17,8 @@ from knn_ue.adapting.scale import (
 
 __all__ = [
     "LARGEST",
+    "LARGEST_WEIGHT",
+    "LEAST_WEIGHT",
     "MIN_ROWS",
     "Adaptation",
     "CheckedUnit",

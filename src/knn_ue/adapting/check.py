@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval
 
 from knn_ue.adapting.scale import (
     LARGEST,
@@ -18,7 +19,6 @@ from knn_ue.adapting.scale import (
 )
 from knn_ue.arrays import BoolArray, FloatArray
 from knn_ue.metrics import bootstrap_interval, expected_calibration_error
-from knn_ue.storage.schema import Within
 
 GATE = 1.0  # twice the gain in log-likelihood
 MIN_ROWS = 10
@@ -43,7 +43,7 @@ class CheckedUnit:
 
     n: int
     n_rows: int
-    log_scale: Annotated[float, Within(-LARGEST, LARGEST)]
+    log_scale: Annotated[float, Interval(ge=-LARGEST, le=LARGEST)]
     gain: float
     applied: bool
     accuracy: float
@@ -70,7 +70,7 @@ class Adaptation:
     units: Mapping[str, CheckedUnit]
     n_rows: int
     random_sample: bool
-    familiarity: Annotated[float, Within(0.0, 1.0)] | None = None
+    familiarity: Annotated[float, Interval(ge=0.0, le=1.0)] | None = None
     doubts: tuple[str, ...] = ()
 
     @property
@@ -94,7 +94,7 @@ class Adaptation:
         return any(unit.applied for unit in self.units.values())
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain JSON, which `storage.schema.read_plain` reads."""
+        """Return plain JSON, which `folder.from_plain` reads."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
 

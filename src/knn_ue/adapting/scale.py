@@ -18,6 +18,7 @@ UNCHANGED = 0.5  # prior probability that the scores hold in the domain as they 
 UNCHANGED_FAMILIAR, UNCHANGED_MOVED = 0.75, 0.25  # the same, once the inputs were compared with the training data
 _MOVED_Z = 3.0
 LARGEST = 4.0  # |t|, a factor of 55
+LEAST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100  # of a labeled row; only ratios count
 _LOWEST_LOG = -50.0
 _RIGHT = np.array([0.0, 1.0])  # of the columns "wrong" and "right"
 _GRID = np.linspace(-LARGEST, LARGEST, 33)
@@ -45,9 +46,12 @@ class LabeledScores:
         n_rows = len(self.log_probs)
         for name in ("predicted", "labels", "weights", "groups"):
             check_length(len(getattr(self, name)), name, n_rows)
-        if n_rows and not (np.isfinite(self.weights).all() and self.weights.min() > 0):
+        weights = self.weights
+        if n_rows and not (weights.min() >= LEAST_WEIGHT and weights.max() <= LARGEST_WEIGHT):
+            worst = weights.min() if not weights.min() >= LEAST_WEIGHT else weights.max()
             raise InvalidInputError(
-                f"sample weights must be positive and finite, got {self.weights.min()}: leave out such rows"
+                f"sample weights must lie within {LEAST_WEIGHT:.0e} and {LARGEST_WEIGHT:.0e}, got {worst}: leave out "
+                "such rows"
             )
 
     @classmethod

@@ -8,22 +8,23 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
 import numpy as np
-import numpy.typing as npt
+from annotated_types import Interval
 
 from knn_ue.adapting import LARGEST, rescale
-from knn_ue.arrays import BoolArray, FloatArray, check_positive, softmax
+from knn_ue.arrays import MAX_CLASSES, BoolArray, FloatArray, check_positive, softmax
 from knn_ue.entities import EntityExplanation, SentenceReading
 from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_folder, to_plain, write_folder
+from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
-from knn_ue.storage import FolderContent, SubfolderWriter, parse_folder, write_folder
-from knn_ue.storage.schema import MAX_CLASSES, Within, as_written, read_plain
-from knn_ue.stores import NeighborStore, folder_of, open_store
+from knn_ue.stores import NeighborStore, WritableStore, open_store
 from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.weighting import Explanation
 
@@ -32,14 +33,6 @@ Stores = Mapping[str, NeighborStore]
 STORE = "store"  # what `OneStoreScaling` calls its own
 _SHOWN = 200
 _MAX_NEIGHBORS = 1 << 16  # what a search returns grows with it
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedState:
-    """What a calibrator saves beside its stores: `options` (plain JSON) and `arrays`."""
-
-    options: dict[str, Any]
-    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,23 +45,31 @@ class TaggedAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CommonOptions:
+class _Common:
     """What a folder holds of every calibrator; `n_classes` is None where it needed no fit."""
 
-    n_classes: Annotated[int, Within(2, MAX_CLASSES)] | None
-    log_scales: dict[str, Annotated[float, Within(-LARGEST, LARGEST)]] = field(default_factory=dict)
+    n_classes: Annotated[int, Interval(ge=2, le=MAX_CLASSES)] | None
+    log_scales: dict[str, Annotated[float, Interval(ge=-LARGEST, le=LARGEST)]] = field(default_factory=dict)
 
 
-_COMMON = ("n_classes", "log_scales")
+_COMMON = tuple(one.name for one in fields(_Common))
 
 
 class Calibrator(Shown, ABC):
     """Whatever turns `Outputs` into probabilities one can trust.
 
-    To write one: `_fit` and `_predict_proba`, which are given what the stores found; `_state` and `_from_stored`, which
-    save and restore what was fitted. One that looks at neighbors also has `stores`, `with_stores` and `queries`.
-    Methods that take `found` do not search again where it is given.
+    To write one: `_fit` and `_predict_proba`, which are given what the stores found, and `State` and `ARRAYS`, which
+    declare what is saved: options of the constructor by their names, and what `fit` learned, whose names end in _.
+    One that looks at neighbors also has `stores`, `_take_stores` and `queries`. Methods that take `found` do not search
+    again where it is given.
     """
+
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """The numbers that are saved, by the names of attributes; None where one was not learned."""
+
+    ARRAYS: ClassVar[Mapping[str, ArrayRule]] = {}
+    """The arrays that are saved, by the names of attributes, and their rules; a dot reaches into a record of arrays."""
 
     kind: ClassVar[str]
     keeps_prediction: ClassVar[bool] = True
@@ -108,7 +109,13 @@ class Calibrator(Shown, ABC):
             raise InvalidInputError(
                 f"{type(self).__name__} has the stores {list(self.stores)}, got {list(stores)}: pass one for each"
             )
-        return copy(self)
+        changed = copy(self)
+        changed._take_stores(stores)
+        return changed
+
+    def _take_stores(self, stores: Stores) -> None:
+        """Search these stores from now on."""
+        del stores
 
     def with_log_scales(self, log_scales: Mapping[str, float]) -> Self:
         """Return a copy that answers for a domain: its log-probabilities are multiplied by e^t (see `adapting`)."""
@@ -194,62 +201,91 @@ class Calibrator(Shown, ABC):
         del outputs, top, found
         raise InvalidInputError(self._no_entities())
 
-    def save(self, path: str | Path) -> str:
-        """Write everything to the folder `path` in one step, and return its identity.
-
-        A store that already lives in the folder stays where it is.
-        """
-        self._check_ready(None)
-        state = self._state()
-        folders: dict[str, SubfolderWriter | Path] = {}
-        for name, store in self.stores.items():
-            folder = folder_of(store)
-            inside = folder is not None and folder.parent.resolve() == Path(path).resolve()
-            folders[name] = folder if folder is not None and inside else store.save
-        options = {"n_classes": getattr(self, "n_classes_", None), **state.options}
-        if self.log_scales:
-            options["log_scales"] = dict(self.log_scales)
-        return write_folder(path, kind=self.kind, options=options, arrays=state.arrays, folders=folders)
+    def save(self, path: str | Path) -> None:
+        """Write everything to the folder `path` in one step; a store that lives in the folder stays as it is."""
+        lives = [store.live for store in self.stores.values() if isinstance(store, WritableStore)]
+        for live in lives:
+            if live is not None and live.path.resolve() == Path(path).resolve():
+                live.put("", *self.to_state())
+                return
+        write_folder(path, self.to_part())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Open a folder that `save` wrote."""
-        return parse_folder(path, cls._parse, kind=cls.kind)
+        return cls.from_part(open_folder(path, kind=cls.kind))
+
+    def to_part(self) -> Part:
+        """Return what a folder holds of it, stores included."""
+        state, arrays = self.to_state()
+        parts = {name: store.to_part() for name, store in self.stores.items()}
+        return Part(kind=self.kind, state=state, arrays=arrays, parts=parts)
+
+    def to_state(self) -> tuple[Plain, Arrays]:
+        """Return what was fitted, as plain JSON and arrays, by the rules by which it is read."""
+        self._check_ready(None)
+        common = _Common(n_classes=getattr(self, "n_classes_", None), log_scales=dict(self.log_scales))
+        arrays = self._arrays()
+        try:
+            check_arrays(arrays, self.ARRAYS)
+            return to_plain(common) | to_plain(self._own_state()), arrays
+        except ValueError as error:
+            raise InvalidInputError(f"this {self.kind} cannot be saved ({error}): fit it on other rows") from None
 
     @classmethod
-    def _parse(cls, stored: FolderContent) -> Self:
-        stores = {name: open_store(folder) for name, folder in stored.folders.items()}
-        with as_written(stored.path, cls.kind):
-            common = read_plain(_CommonOptions, {key: stored.options[key] for key in _COMMON if key in stored.options})
-            own = {key: value for key, value in stored.options.items() if key not in _COMMON}
-            calibrator = cls._from_stored(replace(stored, options=own), stores)
-            calibrator._check_options()
+    def from_part(cls, part: Part, *, stores: Stores | None = None) -> Self:
+        """Open what `to_part` described, over `stores` that are open already, if they are given."""
+        if stores is None:
+            stores = {name: open_store(inner) for name, inner in part.parts.items()}
+        with as_written(part.where, cls.kind):
+            common = from_plain(_Common, {name: part.state[name] for name in _COMMON if name in part.state})
+            own = from_plain(cls.State, {name: value for name, value in part.state.items() if name not in _COMMON})
+            check_arrays(part.arrays, cls.ARRAYS)
+            calibrator = cls.__new__(cls)
+            calibrator._restore(own, dict(part.arrays))
+            calibrator._take_stores(stores)
             if list(calibrator.stores) != list(stores):
                 raise ValueError(f"it should have the stores {list(calibrator.stores)}, not {list(stores)}")
             if common.n_classes is not None:
                 calibrator.n_classes_ = common.n_classes
+            calibrator._check_options()
+            calibrator._check_restored()
             if not calibrator._is_fitted():
                 raise ValueError("it was never fitted")
         return calibrator.with_log_scales(common.log_scales) if common.log_scales else calibrator
+
+    def _own_state(self) -> Any:
+        """Return its `State`."""
+        return self.State(**{one.name: getattr(self, one.name, None) for one in fields(self.State)})
+
+    def _arrays(self) -> Arrays:
+        """Return its arrays by the names of `ARRAYS`."""
+        return {name: np.ascontiguousarray(attrgetter(name)(self)) for name in self.ARRAYS}
+
+    def _restore(self, state: Any, arrays: Arrays) -> None:
+        """Take over what `_own_state` and `_arrays` gave, values of an enemy included."""
+        for one in fields(state):
+            value = getattr(state, one.name)
+            if value is not None or not one.name.endswith("_"):
+                setattr(self, one.name, value)
+        records: dict[str, Arrays] = {}
+        for name in self.ARRAYS:
+            owner, dot, last = name.partition(".")
+            if dot:
+                records.setdefault(owner, {})[last] = arrays[name]
+            else:
+                setattr(self, name, arrays[name])
+        for name, values in records.items():
+            setattr(self, name, get_type_hints(type(self))[name](**values))
+
+    def _check_restored(self) -> None:
+        """Raise ValueError where what was restored does not go together."""
 
     @abstractmethod
     def _fit(self, validation: Outputs, found: Found, /) -> None: ...
 
     @abstractmethod
     def _predict_proba(self, outputs: Outputs, found: Found, /) -> FloatArray: ...
-
-    @abstractmethod
-    def _state(self) -> SavedState: ...
-
-    @classmethod
-    @abstractmethod
-    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        """Restore what `_state` gave, values of an enemy included.
-
-        Read `stored.options` by a schema (`knn_ue.storage.schema.read_plain`); ValueError, TypeError or KeyError
-        where they cannot be used.
-        """
-        ...
 
     def _check_options(self) -> None:
         """Raise where an option given to the constructor is not allowed; called by `fit`."""
@@ -330,11 +366,8 @@ class OneStoreScaling(LogitScaling):
         """Its one store."""
         return {STORE: self.store}
 
-    def with_stores(self, stores: Stores) -> Self:
-        """Return a copy that searches this store; what was fitted is kept."""
-        changed = super().with_stores(stores)
-        changed.store = stores[STORE]
-        return changed
+    def _take_stores(self, stores: Stores) -> None:
+        self.store = stores[STORE]
 
     @classmethod
     def queries(cls, outputs: Outputs) -> Mapping[str, FloatArray]:

@@ -7,22 +7,11 @@ from typing import ClassVar, Self
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
+from knn_ue.calibrators.contract import Found, LogitScaling, Stores
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import read_plain
 from knn_ue.stores import IndexOptions, NeighborStore, build_store
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """What a folder holds of it, beside one store for each slope."""
-
-    n_neighbors: int
-    intercept: float
-    slopes: tuple[float, ...]
 
 
 class DensityAwareCalibration(LogitScaling):
@@ -36,6 +25,13 @@ class DensityAwareCalibration(LogitScaling):
     kind: ClassVar[str] = "dac"
     searches: ClassVar[bool] = True
     many_stores: ClassVar[bool] = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """What is saved beside one store for each slope."""
+
+        n_neighbors: int
+        temperature_map_: TemperatureMap
 
     temperature_map_: TemperatureMap
 
@@ -77,11 +73,8 @@ class DensityAwareCalibration(LogitScaling):
         """One for each layer, the last layer's last."""
         return {_name(number): store for number, store in enumerate(self._layers)}
 
-    def with_stores(self, stores: Stores) -> Self:
-        """Return a copy that searches these stores and keeps the fitted parameters."""
-        changed = super().with_stores(stores)
-        changed._layers = tuple(stores[name] for name in self.stores)
-        return changed
+    def _take_stores(self, stores: Stores) -> None:
+        self._layers = tuple(stores[_name(number)] for number in range(len(stores)))
 
     @classmethod
     def queries(cls, outputs: Outputs) -> Mapping[str, FloatArray]:
@@ -103,21 +96,9 @@ class DensityAwareCalibration(LogitScaling):
         """Return the mean distance (n, layers) to the neighbors found, inf where none was."""
         return np.column_stack([_mean_distance(found[name]) for name in self.stores])
 
-    def _state(self) -> SavedState:
-        fitted = self.temperature_map_
-        return SavedState(
-            options={"n_neighbors": self.n_neighbors, "intercept": fitted.intercept, "slopes": fitted.slopes}
-        )
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        options = read_plain(_StoredOptions, stored.options)
-        if not 1 <= len(options.slopes) == len(stores):
-            raise ValueError(f"it has {len(options.slopes)} slopes for {len(stores)} stores")
-        ordered = [stores[_name(number)] for number in range(len(stores))]
-        calibrator = cls(ordered, n_neighbors=options.n_neighbors)
-        calibrator.temperature_map_ = TemperatureMap(intercept=options.intercept, slopes=options.slopes)
-        return calibrator
+    def _check_restored(self) -> None:
+        if not 1 <= len(self.temperature_map_.slopes) == len(self._layers):
+            raise ValueError(f"it has {len(self.temperature_map_.slopes)} slopes for {len(self._layers)} stores")
 
 
 def _name(layer: int) -> str:

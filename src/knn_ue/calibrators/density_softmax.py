@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
+from annotated_types import Interval
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
+from knn_ue.calibrators.contract import Found, LogitScaling
 from knn_ue.errors import InvalidInputError, require
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import Within, read_plain
+from knn_ue.folder.schema import Arrays
 from knn_ue.types import Outputs
 from knn_ue.weighting import ScaledLogits
 
@@ -31,14 +31,6 @@ _TINY = float(np.finfo(np.float64).tiny)
 # What s may be, in typical shortfalls of the validation rows: from a step to what is practically a softmax.
 _SCALE_RANGE = (1e-3, 1e6)
 _N_STARTS = 55
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """What a folder holds of it, beside the flow; JSON knows no infinity, so an infinite scale is None."""
-
-    highest: Annotated[float, Within(-1e300, 1e300)]
-    scale: Annotated[float, Within(1e-300, 1e300)] | None
 
 
 class DensitySoftmax(LogitScaling):
@@ -54,6 +46,13 @@ class DensitySoftmax(LogitScaling):
     """
 
     kind: ClassVar[str] = "density-softmax"
+
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """What is saved beside the flow; JSON knows no infinity, so an infinite scale is None."""
+
+        highest: Annotated[float, Interval(ge=-1e300, le=1e300)]
+        scale: Annotated[float, Interval(ge=1e-300, le=1e300)] | None
 
     scale_: float
     """s in nats, above 0, maybe infinite."""
@@ -94,19 +93,18 @@ class DensitySoftmax(LogitScaling):
         shortfall: FloatArray = np.maximum(self.highest - self.score(outputs), 0.0)
         return shortfall
 
-    def _state(self) -> SavedState:
-        scale = self.scale_ if np.isfinite(self.scale_) else None
-        return SavedState(options={"highest": self.highest, "scale": scale}, arrays=self.density.to_arrays())
+    def _own_state(self) -> State:
+        return self.State(highest=self.highest, scale=self.scale_ if np.isfinite(self.scale_) else None)
 
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
+    def _arrays(self) -> Arrays:
+        return dict(self.density.to_arrays())
+
+    def _restore(self, state: State, arrays: Arrays) -> None:
         require("torch", extra="hf", purpose="DensitySoftmax")
         from knn_ue.flows import FeatureDensity
 
-        options = read_plain(_StoredOptions, stored.options)
-        calibrator = cls(FeatureDensity.from_arrays(stored.arrays), highest=options.highest)
-        calibrator.scale_ = np.inf if options.scale is None else options.scale
-        return calibrator
+        self.density, self.highest = FeatureDensity.from_arrays(arrays), state.highest
+        self.scale_ = np.inf if state.scale is None else state.scale
 
 
 def _density_weight(shortfall: FloatArray, scale: float) -> FloatArray:

@@ -1,34 +1,14 @@
 """Isotonic regression of the top label. Zadrozny and Elkan (2002)."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.calibrators.contract import SavedState, Stores
 from knn_ue.calibrators.top_label import TopLabelCalibrator
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
+from knn_ue.folder import ArrayRule
 from knn_ue.types import Outputs
-from knn_ue.weighting import check_temperature
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """What a folder holds of it, beside the steps."""
-
-    temperature: float
-
-    def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-
-
-_SHARE = Within(0.0, 1.0)
-_STORED_ARRAYS = {
-    "knots": ArrayRule(dtype=np.float64, shape=("knots",), within=_SHARE, rising=True),
-    "values": ArrayRule(dtype=np.float64, shape=("knots",), within=_SHARE, rising=True),
-}
 
 
 class IsotonicCalibration(TopLabelCalibrator):
@@ -43,6 +23,10 @@ class IsotonicCalibration(TopLabelCalibrator):
     """
 
     kind: ClassVar[str] = "isotonic"
+    ARRAYS: ClassVar[Mapping[str, ArrayRule]] = {
+        "knots_": ArrayRule(dtype=np.float64, shape=("knots",), least=0, most=1, rising=True),
+        "values_": ArrayRule(dtype=np.float64, shape=("knots",), least=0, most=1, rising=True),
+    }
 
     knots_: FloatArray
     values_: FloatArray
@@ -60,17 +44,6 @@ class IsotonicCalibration(TopLabelCalibrator):
         top: FloatArray = np.interp(confidence, self.knots_, self.values_)
         return top
 
-    def _state(self) -> SavedState:
-        return SavedState(
-            options={"temperature": self.temperature_}, arrays={"knots": self.knots_, "values": self.values_}
-        )
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
-        calibrator = cls()
-        calibrator.temperature_ = read_plain(_StoredOptions, stored.options).temperature
-        check_arrays(stored.arrays, _STORED_ARRAYS)
-        calibrator.knots_, calibrator.values_ = stored.arrays["knots"], stored.arrays["values"]
-        if not len(calibrator.knots_):
+    def _check_restored(self) -> None:
+        if not len(self.knots_):
             raise ValueError("it has no knots")
-        return calibrator

@@ -1,15 +1,13 @@
 """kNN-UE: the weight of a row comes from its nearest training examples. Hashimoto et al. (2025)."""
 
-from dataclasses import asdict, dataclass
-from typing import ClassVar, Self, get_args
+from dataclasses import dataclass
+from typing import ClassVar, get_args
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray, check_choice, check_positive
-from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling, SavedState, Stores, check_n_neighbors
+from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling, check_n_neighbors
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import read_plain
 from knn_ue.stores import NeighborStore
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import (
@@ -25,27 +23,6 @@ from knn_ue.weighting import (
     knn_weight,
     positive_total,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FittedKnn:
-    """What `fit` leaves in a folder."""
-
-    params: WeightParams
-    typical: tuple[float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredKnn:
-    """What a folder holds of kNN-UE, beside its store; `fitted` is None where `params` were given."""
-
-    n_neighbors: int
-    use_labels: bool
-    distance: Distance
-    positivity: Positivity
-    tau_range: tuple[float, float]
-    params: WeightParams | None
-    fitted: FittedKnn | None
 
 
 class KnnUE(OneStoreScaling):
@@ -65,6 +42,19 @@ class KnnUE(OneStoreScaling):
 
     kind: ClassVar[str] = "knn-ue"
     explains: ClassVar[bool] = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """What is saved beside its store; nothing was learned where `params` were given."""
+
+        n_neighbors: int
+        use_labels: bool
+        distance: Distance
+        positivity: Positivity
+        tau_range: tuple[float, float]
+        params: WeightParams | None
+        params_: WeightParams | None
+        typical_: tuple[float, float] | None
 
     params_: WeightParams
     typical_: tuple[float, float]
@@ -169,37 +159,10 @@ class KnnUE(OneStoreScaling):
             return True
         return hasattr(self, "n_classes_")
 
-    def _state(self) -> SavedState:
-        fitted = {"params": asdict(self.params_), "typical": self.typical_} if hasattr(self, "params_") else None
-        options = {
-            "n_neighbors": self.n_neighbors,
-            "use_labels": self.use_labels,
-            "distance": self.distance,
-            "positivity": self.positivity,
-            "tau_range": self.tau_range,
-            "params": None if self.params is None else asdict(self.params),
-            "fitted": fitted,
-        }
-        return SavedState(options=options)
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        options = read_plain(StoredKnn, stored.options)
-        calibrator = cls(
-            stores[STORE],
-            n_neighbors=options.n_neighbors,
-            use_labels=options.use_labels,
-            distance=options.distance,
-            positivity=options.positivity,
-            tau_range=options.tau_range,
-            params=options.params,
-        )
-        if options.fitted is None and options.params is None:
-            raise ValueError("it has neither params nor fitted")
-        if options.fitted is not None:
-            calibrator._set_fitted(options.fitted)
-        return calibrator
-
-    def _set_fitted(self, fitted: FittedKnn) -> None:
-        fitted.params.check(self._used_positivity())
-        self.params_, self.typical_ = fitted.params, fitted.typical
+    def _check_restored(self) -> None:
+        if self.params is None and not hasattr(self, "params_"):
+            raise ValueError("it has neither params nor params_")
+        if hasattr(self, "params_") != hasattr(self, "typical_"):
+            raise ValueError("params_ and typical_ go together")
+        if hasattr(self, "params_"):
+            self.params_.check(self._used_positivity())

@@ -1,19 +1,18 @@
 """kNN-UE for entities: words as in kNN-UE without labels, and a calibrated probability for each entity and sentence."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from knn_ue.arrays import BoolArray, check_positive
 from knn_ue.calibrators.adapted import rescaled_reading
-from knn_ue.calibrators.contract import Found, SavedState, Stores, TaggedAnswer, take_found
-from knn_ue.calibrators.knn import KnnUE, StoredKnn
+from knn_ue.calibrators.contract import Found, TaggedAnswer, take_found
+from knn_ue.calibrators.knn import KnnUE
 from knn_ue.entities import EntityExplanation, EntityModel, SentenceReading, find_entities, fit_entity_model, is_tagged
 from knn_ue.entities.explain import explain_entities
-from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import Within, read_plain
+from knn_ue.errors import InvalidInputError
 from knn_ue.stores import NeighborStore
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import Explanation, Weight, WeightParams, fit_temperature
@@ -21,15 +20,6 @@ from knn_ue.weighting import Explanation, Weight, WeightParams, fit_temperature
 _ENOUGH_WORDS = 20
 _RIDGES = (1e-6, 1e6)
 _NO_MATTER_HOW_FAR = 1e12
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredEntity(StoredKnn):
-    """What a folder holds of it, beside its store."""
-
-    entities: EntityModel | None
-    rest_weight: Annotated[float, Within(1e-300, 1e300)]
-    ridge: Annotated[float, Within(*_RIDGES)] = 1.0
 
 
 class KnnUEEntity(KnnUE):
@@ -52,6 +42,14 @@ class KnnUEEntity(KnnUE):
     """
 
     kind: ClassVar[str] = "knn-ue-entity"
+
+    @dataclass(frozen=True, kw_only=True)
+    class State(KnnUE.State):
+        """What is saved beside its store."""
+
+        entities_: EntityModel | None
+        rest_weight_: Annotated[float, Interval(ge=1e-300, le=1e300)]
+        ridge: Annotated[float, Interval(ge=_RIDGES[0], le=_RIDGES[1])]
 
     entities_: EntityModel | None
     rest_weight_: float
@@ -140,28 +138,13 @@ class KnnUEEntity(KnnUE):
             return weight
         return replace(weight, total=np.where(searched, weight.total, self.rest_weight_))
 
-    def _state(self) -> SavedState:
-        model = None if self.entities_ is None else self.entities_.to_plain()
-        state = super()._state()
-        return SavedState(
-            options={**state.options, "entities": model, "rest_weight": self.rest_weight_, "ridge": self.ridge}
-        )
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        model = stored.options.get("entities")
-        if isinstance(model, dict) and "ingredients" not in model:
-            raise StorageError(f"{stored.path} was fitted by a version of knn-ue with other entity scores: refit it")
-        options = read_plain(_StoredEntity, stored.options)
-        calibrator = cls(stores["store"], n_neighbors=options.n_neighbors, ridge=options.ridge)
-        if options.fitted is None:
-            raise ValueError("fitted is null")
-        calibrator._set_fitted(options.fitted)
-        calibrator.rest_weight_ = options.rest_weight
-        if options.entities is not None:
-            options.entities.check()
-        calibrator.entities_ = options.entities
-        return calibrator
+    def _check_restored(self) -> None:
+        super()._check_restored()
+        if not hasattr(self, "params_"):
+            raise ValueError("it was never fitted")
+        self.entities_ = getattr(self, "entities_", None)
+        if self.entities_ is not None:
+            self.entities_.check()
 
 
 def _without_terms(explained: Explanation) -> Explanation:

@@ -4,20 +4,21 @@ The distance itself ranks examples; it is no probability. `score` gives it as it
 and fitted on validation: softmax(logits / T) with T = w0 + w1 * distance, w0 and w1 >= 0, by the log-loss.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, check_not_empty, float_matrix, label_vector
-from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
+from knn_ue.calibrators.contract import Found, LogitScaling
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
+from knn_ue.folder import ArrayRule
 from knn_ue.types import Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
 
 _SHRINKAGE = 1e-3
+_LARGEST = 1e100  # products of a feature, a whitening and their sums stay finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,22 +56,6 @@ class ClassStatistics:
         return nearest
 
 
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """What a folder holds of it, beside the statistics."""
-
-    intercept: float
-    slope: float
-
-
-# Products of a feature, a whitening and their sums stay finite.
-_STATISTIC = Within(-1e100, 1e100)
-_STORED_ARRAYS = {
-    "means": ArrayRule(dtype=np.float64, shape=("classes", "columns"), within=_STATISTIC),
-    "whitening": ArrayRule(dtype=np.float64, shape=("columns", "columns"), within=_STATISTIC),
-}
-
-
 class MahalanobisScaling(LogitScaling):
     """softmax(logits / T), T = w0 + w1 * the Mahalanobis distance to the nearest class mean of the training set.
 
@@ -79,6 +64,20 @@ class MahalanobisScaling(LogitScaling):
 
     kind: ClassVar[str] = "mahalanobis"
 
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """What is saved beside arrays."""
+
+        temperature_map_: TemperatureMap
+
+    ARRAYS: ClassVar[Mapping[str, ArrayRule]] = {
+        "statistics.means": ArrayRule(dtype=np.float64, shape=("classes", "columns"), least=-_LARGEST, most=_LARGEST),
+        "statistics.whitening": ArrayRule(
+            dtype=np.float64, shape=("columns", "columns"), least=-_LARGEST, most=_LARGEST
+        ),
+    }
+
+    statistics: ClassStatistics
     temperature_map_: TemperatureMap
 
     def __init__(self, statistics: ClassStatistics) -> None:
@@ -107,17 +106,6 @@ class MahalanobisScaling(LogitScaling):
     def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return self.temperature_map_.weight(self.score(outputs)[:, None])
 
-    def _state(self) -> SavedState:
-        fitted = self.temperature_map_
-        return SavedState(
-            options={"intercept": fitted.intercept, "slope": fitted.slopes[0]},
-            arrays={"means": self.statistics.means, "whitening": self.statistics.whitening},
-        )
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
-        options = read_plain(_StoredOptions, stored.options)
-        check_arrays(stored.arrays, _STORED_ARRAYS)
-        calibrator = cls(ClassStatistics(stored.arrays["means"], stored.arrays["whitening"]))
-        calibrator.temperature_map_ = TemperatureMap(intercept=options.intercept, slopes=(options.slope,))
-        return calibrator
+    def _check_restored(self) -> None:
+        if len(self.temperature_map_.slopes) != 1:
+            raise ValueError("it needs one slope")

@@ -12,31 +12,19 @@ frequencies, and earlier versions of it a = 0.00001 for each class. With many co
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from knn_ue.arrays import FloatArray, IntArray
-from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling, SavedState, Stores
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import Within, read_plain
+from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling
 from knn_ue.stores import NeighborStore
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import TemperatureMap, fit_temperature_map
 
 _PRIOR = 1e-3  # a: ours, not the authors'
 _BANDWIDTHS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)  # in units of the median neighbor distance
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """What a folder holds of it, beside its store."""
-
-    n_neighbors: int
-    bandwidth: Annotated[float, Within(1e-300, 1e300)]
-    least: Annotated[float, Within(-1e300, 1e300)]
-    intercept: float
-    slope: float
 
 
 class NonparametricUncertainty(OneStoreScaling):
@@ -47,6 +35,15 @@ class NonparametricUncertainty(OneStoreScaling):
     """
 
     kind: ClassVar[str] = "nuq"
+
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """What is saved beside its store."""
+
+        n_neighbors: int
+        bandwidth_: Annotated[float, Interval(ge=1e-300, le=1e300)]
+        least_: Annotated[float, Interval(ge=-1e300, le=1e300)]
+        temperature_map_: TemperatureMap
 
     bandwidth_: float
     least_: float
@@ -85,25 +82,9 @@ class NonparametricUncertainty(OneStoreScaling):
         above: FloatArray = np.maximum(scores - self.least_, 0.0)[:, None]
         return above
 
-    def _state(self) -> SavedState:
-        fitted = self.temperature_map_
-        return SavedState(
-            options={
-                "n_neighbors": self.n_neighbors,
-                "bandwidth": self.bandwidth_,
-                "least": self.least_,
-                "intercept": fitted.intercept,
-                "slope": fitted.slopes[0],
-            }
-        )
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        options = read_plain(_StoredOptions, stored.options)
-        calibrator = cls(stores[STORE], n_neighbors=options.n_neighbors)
-        calibrator.bandwidth_, calibrator.least_ = options.bandwidth, options.least
-        calibrator.temperature_map_ = TemperatureMap(intercept=options.intercept, slopes=(options.slope,))
-        return calibrator
+    def _check_restored(self) -> None:
+        if len(self.temperature_map_.slopes) != 1:
+            raise ValueError("it needs one slope")
 
 
 def label_shares(near: Neighbors, bandwidth: float, n_classes: int) -> tuple[FloatArray, FloatArray]:

@@ -5,44 +5,23 @@ kernel densities f of (confidence, proximity) among right and among wrong valida
 p = f(right) P(right) / (f(right) P(right) + f(wrong) P(wrong)).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.calibrators.contract import SavedState, Stores
 from knn_ue.calibrators.top_label import TopLabelCalibrator
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
+from knn_ue.folder import ArrayRule
 from knn_ue.types import Outputs
-from knn_ue.weighting import check_temperature
 
 _NEIGHBORS = 10
 _BLOCK = 512  # rows at a time: (rows, validation rows) matrices stay small
 _LEAST_WIDTH = 1e-3
 _EPSILON = 1e-5
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """What a folder holds of it, beside what it keeps of the validation rows."""
-
-    temperature: float
-
-    def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-
-
-_FEATURE, _SHARE = Within(-1e15, 1e15), Within(0.0, 1.0)
-_STORED_ARRAYS = {
-    "center": ArrayRule(dtype=np.float64, shape=("columns",), within=_FEATURE),
-    "scale": ArrayRule(dtype=np.float64, shape=("columns",), within=Within(1e-15, 1e15)),
-    "standardized": ArrayRule(dtype=np.float32, shape=("rows", "columns"), within=_FEATURE),
-    "points": ArrayRule(dtype=np.float64, shape=("rows", 2), within=_SHARE),
-    "correct": ArrayRule(dtype=np.bool_, shape=("rows",)),
-}
+_LARGEST = 1e15  # of a feature and its deviation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,6 +75,13 @@ class ProximityCalibration(TopLabelCalibrator):
     """
 
     kind: ClassVar[str] = "procal"
+    ARRAYS: ClassVar[Mapping[str, ArrayRule]] = {
+        "space_.center": ArrayRule(dtype=np.float64, shape=("columns",), least=-_LARGEST, most=_LARGEST),
+        "space_.scale": ArrayRule(dtype=np.float64, shape=("columns",), least=1 / _LARGEST, most=_LARGEST),
+        "space_.standardized": ArrayRule(dtype=np.float32, shape=("rows", "columns"), least=-_LARGEST, most=_LARGEST),
+        "points_": ArrayRule(dtype=np.float64, shape=("rows", 2), least=0, most=1),
+        "correct_": ArrayRule(dtype=np.bool_, shape=("rows",)),
+    }
 
     space_: ProximitySpace
     points_: FloatArray
@@ -125,29 +111,9 @@ class ProximityCalibration(TopLabelCalibrator):
         top = np.divide(right, both, out=confidence.astype(np.float64), where=both > 0)
         return np.clip(top, margin, 1 - margin)
 
-    def _state(self) -> SavedState:
-        return SavedState(
-            options={"temperature": self.temperature_},
-            arrays={
-                "center": self.space_.center,
-                "scale": self.space_.scale,
-                "standardized": self.space_.standardized,
-                "points": self.points_,
-                "correct": self.correct_,
-            },
-        )
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
-        calibrator = cls()
-        calibrator.temperature_ = read_plain(_StoredOptions, stored.options).temperature
-        check_arrays(stored.arrays, _STORED_ARRAYS)
-        arrays = stored.arrays
-        calibrator.space_ = ProximitySpace(**{name: arrays[name] for name in ("center", "scale", "standardized")})
-        calibrator.points_, calibrator.correct_ = arrays["points"], arrays["correct"]
-        if not len(calibrator.points_):
+    def _check_restored(self) -> None:
+        if not len(self.points_):
             raise ValueError("it has no validation rows")
-        return calibrator
 
 
 def kernel_density(points: FloatArray, queries: FloatArray) -> FloatArray:

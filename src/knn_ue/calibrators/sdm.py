@@ -10,38 +10,20 @@ Another deviation: a class without such a validation row is left out of d, so th
 There the authors set d = 0, and they refuse shuffled splits that lack a class.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_not_empty
-from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling, SavedState, Stores
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
+from knn_ue.arrays import MAX_CLASSES, BoolArray, FloatArray, IntArray, check_not_empty
+from knn_ue.calibrators.contract import STORE, Found, OneStoreScaling
+from knn_ue.folder import ArrayRule
 from knn_ue.stores import NeighborStore
 from knn_ue.types import Neighbors, Outputs
-from knn_ue.weighting import check_temperature, fit_temperature
+from knn_ue.weighting import Temperature, fit_temperature
 
 _LEAST_WEIGHT = 1e-12
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """What a folder holds of it, beside its store."""
-
-    n_neighbors: Annotated[int, Within(1, 1 << 16)]
-    temperature: float
-
-    def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-
-
-_STORED_ARRAYS = {
-    "right": ArrayRule(dtype=np.bool_, shape=("stored",)),
-    "distances": ArrayRule(dtype=np.float64, shape=("rows",), within=Within(0.0, 1e300)),
-    "classes": ArrayRule(dtype=np.int64, shape=("rows",), within=Within(0, 1 << 20)),
-}
 
 
 class SdmActivation(OneStoreScaling):
@@ -52,6 +34,19 @@ class SdmActivation(OneStoreScaling):
     """
 
     kind: ClassVar[str] = "sdm"
+
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """What is saved beside arrays and its store."""
+
+        n_neighbors: int
+        temperature_: Temperature
+
+    ARRAYS: ClassVar[Mapping[str, ArrayRule]] = {
+        "right": ArrayRule(dtype=np.bool_, shape=("stored",)),
+        "distances_": ArrayRule(dtype=np.float64, shape=("rows",), least=0, most=1e300),
+        "classes_": ArrayRule(dtype=np.int64, shape=("rows",), least=0, most=MAX_CLASSES - 1),
+    }
 
     temperature_: float
     distances_: FloatArray
@@ -91,23 +86,6 @@ class SdmActivation(OneStoreScaling):
         known = near.ids < len(self.right)
         right = np.where(known, self.right[np.clip(near.ids, 0, len(self.right) - 1)], True)
         return similarity_count(near, right, outputs.predicted)
-
-    def _state(self) -> SavedState:
-        return SavedState(
-            options={"n_neighbors": self.n_neighbors, "temperature": self.temperature_},
-            arrays={"right": self.right, "distances": self.distances_, "classes": self.classes_},
-        )
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, stores: Stores, /) -> Self:
-        options = read_plain(_StoredOptions, stored.options)
-        check_arrays(stored.arrays, _STORED_ARRAYS)
-        if not len(stored.arrays["right"]):
-            raise ValueError("it knows of no stored row")
-        calibrator = cls(stores[STORE], stored.arrays["right"], n_neighbors=options.n_neighbors)
-        calibrator.temperature_ = options.temperature
-        calibrator.distances_, calibrator.classes_ = stored.arrays["distances"], stored.arrays["classes"]
-        return calibrator
 
 
 def similarity_count(near: Neighbors, right: BoolArray, predicted: IntArray) -> IntArray:

@@ -1,20 +1,12 @@
 """Softmax Response: the model's own probabilities, the baseline of every comparison. Hendrycks and Gimpel (2017)."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators.contract import Found, LogitScaling, SavedState, Stores
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import read_plain
+from knn_ue.calibrators.contract import Found, LogitScaling
 from knn_ue.types import Outputs
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """Nothing."""
 
 
 class SoftmaxResponse(LogitScaling):
@@ -32,11 +24,3 @@ class SoftmaxResponse(LogitScaling):
 
     def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return np.ones(len(outputs))
-
-    def _state(self) -> SavedState:
-        return SavedState(options={})
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
-        read_plain(_StoredOptions, stored.options)
-        return cls()

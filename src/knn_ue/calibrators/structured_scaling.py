@@ -9,36 +9,36 @@ equal.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, softmax
-from knn_ue.calibrators.contract import Calibrator, Found, SavedState, Stores
-from knn_ue.storage import FolderContent
-from knn_ue.storage.schema import ArrayRule, Within, check_arrays, read_plain
+from knn_ue.calibrators.contract import Calibrator, Found
+from knn_ue.folder import ArrayRule
 from knn_ue.types import Outputs
-from knn_ue.weighting import check_temperature, fit_temperature
+from knn_ue.weighting import Temperature, fit_temperature
 
-
-@dataclass(frozen=True, kw_only=True)
-class _StoredOptions:
-    """What a folder holds of it, beside the affine map."""
-
-    temperature: float
-
-    def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-
-
-_COEFFICIENT = Within(-1e30, 1e30)
+_LARGEST = 1e30
 
 
 class _AffineScaling(Calibrator):
     """softmax(z + W z + b) of tempered, centered logits z; a subclass says which of W may differ from 0."""
 
     keeps_prediction: ClassVar[bool] = False
+
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """What is saved beside arrays."""
+
+        temperature_: Temperature
+
+    ARRAYS: ClassVar[Mapping[str, ArrayRule]] = {
+        "matrix_": ArrayRule(dtype=np.float64, shape=("classes", "classes"), least=-_LARGEST, most=_LARGEST),
+        "bias_": ArrayRule(dtype=np.float64, shape=("classes",), least=-_LARGEST, most=_LARGEST),
+    }
 
     temperature_: float
     matrix_: FloatArray
@@ -65,25 +65,6 @@ class _AffineScaling(Calibrator):
     @abstractmethod
     def _free_entries(cls, n_classes: int) -> FloatArray:
         """Return 1 where W (k, k) may differ from 0, else 0."""
-
-    def _state(self) -> SavedState:
-        return SavedState(
-            options={"temperature": self.temperature_}, arrays={"matrix": self.matrix_, "bias": self.bias_}
-        )
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent, _stores: Stores, /) -> Self:
-        calibrator = cls()
-        calibrator.temperature_ = read_plain(_StoredOptions, stored.options).temperature
-        check_arrays(
-            stored.arrays,
-            {
-                "matrix": ArrayRule(dtype=np.float64, shape=("classes", "classes"), within=_COEFFICIENT),
-                "bias": ArrayRule(dtype=np.float64, shape=("classes",), within=_COEFFICIENT),
-            },
-        )
-        calibrator.matrix_, calibrator.bias_ = stored.arrays["matrix"], stored.arrays["bias"]
-        return calibrator
 
 
 class VectorScaling(_AffineScaling):

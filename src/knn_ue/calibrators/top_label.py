@@ -1,6 +1,7 @@
 """Calibrators of the confidence in the predicted class: a temperature first, then a map from that to another one."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, softmax
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.types import Outputs
-from knn_ue.weighting import fit_temperature
+from knn_ue.weighting import Temperature, fit_temperature
 
 
 class TopLabelCalibrator(Calibrator):
@@ -19,6 +20,12 @@ class TopLabelCalibrator(Calibrator):
     """
 
     keeps_prediction: ClassVar[bool] = False
+
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        """What is saved beside arrays."""
+
+        temperature_: Temperature
 
     temperature_: float
 

@@ -49,14 +49,14 @@ def adapt(
     from knn_ue.data.columns import Columns
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.domains import adapt_fitted, check_domain_name, forget_domain
-    from knn_ue.pipeline.editing import edit, with_same_model
+    from knn_ue.pipeline.folder import OpenedFolder
     from knn_ue.pipeline.rows import labeled_examples
     from knn_ue.pipeline.sampling import weights_of
 
     if undo:
         if labeled is not None:
             raise InvalidInputError("--undo removes a domain and takes no labels: leave out --labeled")
-        edit(ue, lambda now: (forget_domain(now, domain), None))
+        OpenedFolder.open(ue).edit(lambda now: (forget_domain(now, domain), None))
         typer.echo(json.dumps({"ue": str(ue), "forgot": domain}) if as_json else f"{ue}: removed the domain {domain}")
         return
     if labeled is None:
@@ -66,9 +66,7 @@ def adapt(
         pipe = UncertaintyPipeline.load(ue, device=device)
     examples = labeled_examples(labeled, pipe.task, pipe.class_names, name="labeled", columns=Columns(**columns))
     outputs = pipe.encoder.encode(examples)
-    with_same_model(pipe, ue)
-    adaptation = edit(
-        ue,
+    adaptation = pipe.opened.edit(
         lambda now: adapt_fitted(
             now,
             outputs,
@@ -114,9 +112,9 @@ def sample(
     Example: [bold]knn-ue sample ue --input tweets.txt --n 50 --output to_label.jsonl[/bold]
     """
     from knn_ue.arrays import check_choice
+    from knn_ue.folder import storage_errors
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.sampling import label_studio_config, label_studio_tasks
-    from knn_ue.storage.atomic import storage_errors
 
     check_choice(strategy, "strategy", ("random", "stratified"))
     check_choice(form, "format", ("jsonl", "label-studio"))

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 from knn_ue.data import Row, TaggedRow
 from knn_ue.errors import InvalidInputError, StorageError, require
+from knn_ue.folder import storage_errors
+from knn_ue.folder.disk import file_state, move_new, sync, take_lock
 from knn_ue.pipeline.answers import abstains, answer_line, encoded, input_of
-from knn_ue.storage import file_state, storage_errors
-from knn_ue.storage.atomic import move_new, sync, take_lock
 
 Answer = dict[str, Any]
 _TOLERANCE = 1e-3  # what padding and the order of sums may change in float32, and more

@@ -13,9 +13,8 @@ from knn_ue.cli.terminal import loading, print_table, progress_bars
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
-    from knn_ue.calibrators import Calibrator
     from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.stores import NeighborStore
@@ -40,17 +39,21 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
 
     Example: [bold]knn-ue index info ue[/bold]
     """
-    from knn_ue.decisions import RiskThreshold
-    from knn_ue.storage import kind_of, read_folder
+    from knn_ue.folder import kind_of
     from knn_ue.stores import IndexOptions
 
     found: dict[str, Any] = {"folder": str(ue), "kind": kind_of(ue)}
     if found["kind"] == "pipeline":
-        options = read_folder(ue, kind="pipeline").options
-        found |= {"task": options["task"], "method": options["method"], "labels": options["class_names"]}
-        risks = [one for one in options["decisions"] if one["kind"] == RiskThreshold.kind]
-        found["threshold"] = risks[0]["threshold"] if risks else None
-    found["datastores"] = [_facts(store) for store in _stores(ue)]
+        from knn_ue.pipeline.folder import OpenedFolder
+
+        opened = OpenedFolder.open(ue)
+        fitted, part = opened.fitted, opened.encoder_part
+        found |= {"task": part.task, "method": fitted.method, "labels": list(part.class_names)}
+        found["threshold"] = None if fitted.threshold is None else fitted.threshold.threshold
+        stores = list(fitted.calibrator.stores.values())
+    else:
+        stores = list(_stores(ue).values())
+    found["datastores"] = [_facts(store) for store in stores]
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False))
         return
@@ -80,7 +83,7 @@ def _facts(store: "NeighborStore") -> dict[str, Any]:
     if isinstance(store, RemoteStore):
         found |= store.facts()
     if folder_of(store) is not None:
-        found["megabytes"] = round(_size(store) / 1e6, 1)
+        found["megabytes"] = round(_size(Path(store.where)) / 1e6, 1)
     return found
 
 
@@ -124,17 +127,18 @@ def tune(
     from dataclasses import asdict
 
     from knn_ue.pipeline.adjusting import tune_fitted
-    from knn_ue.pipeline.editing import open_folder, save_tuned
+    from knn_ue.pipeline.folder import OpenedFolder, save_tuned
     from knn_ue.tuning import Tolerance
 
     del device  # accepted for the scripts that pass it: nothing goes through the model
-    opened = open_folder(ue)
+    opened = OpenedFolder.open(ue)
+    before = opened.live.seen
     limit = None if max_mb is None else int(1e6 * max_mb)
     with progress_bars() as progress:
         allowed = Tolerance(nll=tolerance / 100, max_bytes=limit)
         calibrator, tuning = tune_fitted(opened.fitted, tolerance=allowed, thorough=thorough, progress=progress)
     if not dry_run:
-        save_tuned(opened, calibrator, tuning.chosen)
+        save_tuned(opened, before, calibrator, tuning.chosen)
     if picture is not None and tuning.trials:
         from knn_ue.plots import index_frontier
 
@@ -165,19 +169,14 @@ def add(
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.editing import add_rows, edit_stores, with_same_model
-    from knn_ue.stores import writable
+    from knn_ue.pipeline.fitted import add_rows
 
-    for store in _some_stores(ue):
-        writable(store)  # before the work of encoding
     with loading(ue):
         pipe = UncertaintyPipeline.load(ue, device=device)
+    _check_some(ue, list(pipe.calibrator_.stores.values()))
     outputs = _encoded(pipe, input_rows, columns)
-
-    def added(calibrator: "Calibrator") -> tuple[list[int], int]:
-        return add_rows(calibrator, outputs).tolist(), _n_stored(calibrator.stores.values())
-
-    ids, n_stored = edit_stores(ue, added, read=lambda path: with_same_model(pipe, path).fitted_)
+    ids = pipe.opened.edit(lambda fitted: (fitted, add_rows(fitted.calibrator, outputs).tolist()))
+    n_stored = _n_stored(pipe.calibrator_.stores.values())
     if as_json:
         typer.echo(json.dumps({"ids": ids, "examples": n_stored}))
     else:
@@ -195,10 +194,12 @@ def remove(
 
     Example: [bold]knn-ue index remove ue --ids 17,40-42[/bold]
     """
-    from knn_ue.pipeline.editing import remove_rows
+    from knn_ue.stores import remove_from_all
 
     wanted = _ids(ids)
-    n_stored = _change(ue, lambda stores: remove_rows(stores, wanted))
+    stores = _some_stores(ue)
+    remove_from_all(stores, wanted)
+    n_stored = _n_stored(stores.values())
     if as_json:
         typer.echo(json.dumps({"removed": wanted, "examples": n_stored}))
     else:
@@ -211,11 +212,14 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
 
     Example: [bold]knn-ue index compact ue[/bold]
     """
-    from knn_ue.pipeline.editing import compact_stores
+    from knn_ue.stores import compact_folder, tunable
 
-    before = sum(map(_size, _stores(ue)))
-    n_stored = _change(ue, compact_stores)
-    after = sum(map(_size, _stores(ue)))
+    for store in _some_stores(ue).values():
+        tunable(store)
+    before = _size(ue)
+    compact_folder(ue)
+    n_stored = _n_stored(_stores(ue).values())
+    after = _size(ue)
     if as_json:
         typer.echo(json.dumps({"examples": n_stored, "bytes_before": before, "bytes": after}))
     else:
@@ -247,56 +251,35 @@ def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:
     return heading, lines
 
 
-def _calibrator(ue: Path) -> "Calibrator | None":
-    """Open the calibrator of a folder, of a pipeline or by itself, without a model; None where it is a store."""
-    from knn_ue.methods import load_calibrator
-    from knn_ue.storage import kind_of, read_folder
-    from knn_ue.stores import STORES
+def _stores(ue: Path) -> "dict[str, NeighborStore]":
+    """Open the stores of a folder, of a pipeline, a calibrator or a store by itself, without loading a model."""
+    from knn_ue.folder import open_folder
+    from knn_ue.methods import calibrator_from_part
+    from knn_ue.stores import STORES, open_store
 
-    kind = kind_of(ue)
-    if kind in STORES:
-        return None
-    return load_calibrator(read_folder(ue).folders["calibrator"] if kind == "pipeline" else ue)
-
-
-def _stores(ue: Path) -> "list[NeighborStore]":
-    """Open the stores of a folder without loading its model."""
-    from knn_ue.stores import open_store
-
-    calibrator = _calibrator(ue)
-    return [open_store(ue)] if calibrator is None else list(calibrator.stores.values())
+    part = open_folder(ue)
+    if part.kind in STORES:
+        return {"store": open_store(part)}
+    calibrator = calibrator_from_part(part.parts["calibrator"] if part.kind == "pipeline" else part)
+    return dict(calibrator.stores)
 
 
-def _some_stores(ue: Path) -> "list[NeighborStore]":
+def _some_stores(ue: Path) -> "dict[str, NeighborStore]":
     stores = _stores(ue)
+    _check_some(ue, list(stores.values()))
+    return stores
+
+
+def _check_some(ue: Path, stores: "list[NeighborStore]") -> None:
+    from knn_ue.stores import writable
+
     if not stores:
         raise InvalidInputError(
             f"{ue} stores no examples: pass the folder that knn-ue fit wrote with the method knn-ue, knn-ue-no-label "
             "or dac"
         )
-    return stores
-
-
-def _change(ue: Path, change: "Callable[[Sequence[NeighborStore]], None]") -> int:
-    """Change the stores of a folder as they are now, servers take turns with us; return how many examples are left."""
-    from knn_ue.pipeline.editing import edit_stores
-    from knn_ue.storage import kind_of
-    from knn_ue.storage.atomic import locked
-
-    def changed(stores: "Iterable[NeighborStore]") -> int:
-        change(list(stores))
-        return _n_stored(stores)
-
-    if kind_of(ue) == "pipeline":
-        _some_stores(ue)
-        return edit_stores(ue, lambda calibrator: changed(calibrator.stores.values()))
-    with locked(ue):
-        stores = _some_stores(ue)
-        if len(stores) > 1:
-            raise InvalidInputError(
-                f"the {len(stores)} stores of {ue} must change together: pass the UE folder that knn-ue fit wrote"
-            )
-        return changed(stores)
+    for store in stores:
+        writable(store)
 
 
 def _n_stored(stores: "Iterable[NeighborStore]") -> int:
@@ -330,8 +313,5 @@ def _ids(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _size(store: "NeighborStore") -> int:
-    from knn_ue.stores import folder_of
-
-    folder = folder_of(store)
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder else 0
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -29,7 +29,7 @@ def move(
 
     Example: [bold]knn-ue index move ue --store milvus://127.0.0.1:19530/films[/bold]
     """
-    from knn_ue.pipeline.editing import edit
+    from knn_ue.pipeline.folder import OpenedFolder
     from knn_ue.stores import check_address, moved_store
 
     address = None if store == _FOLDER else store
@@ -44,7 +44,7 @@ def move(
         last = list(found.values())[-1]
         return replace(fitted, calibrator=fitted.calibrator.with_stores(found)), (last.where, len(last))
 
-    where, n_stored = edit(ue, moved)
+    where, n_stored = OpenedFolder.open(ue).edit(moved)
     if as_json:
         typer.echo(json.dumps({"examples": n_stored, "folder": str(ue) if address is None else where}))
     else:

@@ -70,7 +70,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from knn_ue.storage import library_version
+        from knn_ue.folder import library_version
 
         typer.echo(f"knn-ue {library_version()}")
         raise typer.Exit

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.folder import check_replaceable
 from knn_ue.methods import METHODS
-from knn_ue.storage import check_replaceable
 from knn_ue.tasks import TASKS, task_name
 
 MINILM = "minilm"

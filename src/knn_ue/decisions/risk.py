@@ -10,7 +10,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, bool_vector, float_vector
 from knn_ue.decisions.contract import ABSTAINED, Scored
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage.schema import read_plain
+from knn_ue.folder import from_plain
 
 # The shares of rows answered at the thresholds that are tested, from the highest threshold to the lowest.
 _COVERAGES = np.linspace(0.1, 1.0, 19)
@@ -64,7 +64,7 @@ class RiskThreshold:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], /) -> Self:
         """Read what `to_plain` wrote."""
-        stored = read_plain(cls, plain)
+        stored = from_plain(cls, plain)
         if not 0 <= stored.n_errors <= stored.n_answered <= stored.n <= _MAX_ROWS or not 0 <= stored.bound <= 1:
             raise ValueError(f"n_errors <= n_answered <= n and a bound within 0 and 1 are needed, got {dict(plain)}")
         if stored.threshold is not None and not (0 <= stored.threshold <= 1 and stored.n_answered):

@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from knn_ue.data import Row
-from knn_ue.storage import read_folder, write_folder
-from knn_ue.storage.tensors import outputs_from_arrays, outputs_to_arrays
+from knn_ue.folder import Part, open_folder, write_folder
+from knn_ue.folder.tensors import outputs_from_arrays, outputs_to_arrays
 from knn_ue.types import Outputs
 
 KIND = "demo-outputs"
@@ -59,13 +59,13 @@ def save_outputs(path: Path, outputs: Outputs) -> None:
     """Write labeled or unlabeled outputs, with or without their texts, in one step."""
     outputs.require_features("the cache")
     options = {"class_names": list(outputs.class_names or ())}
-    write_folder(path, kind=KIND, options=options, arrays=outputs_to_arrays(outputs))
+    write_folder(path, Part(kind=KIND, state=options, arrays=outputs_to_arrays(outputs)))
 
 
 def load_outputs(path: Path) -> Outputs:
     """Return what `save_outputs` wrote, after verifying it."""
-    stored = read_folder(path, kind=KIND)
-    return outputs_from_arrays(stored.arrays, stored.options["class_names"])
+    stored = open_folder(path, kind=KIND)
+    return outputs_from_arrays(stored.arrays, stored.state["class_names"])
 
 
 def _version(name: str) -> str | None:

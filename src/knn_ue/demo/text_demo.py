@@ -20,9 +20,9 @@ from knn_ue.demo.text_report import written_report
 from knn_ue.errors import StorageError
 from knn_ue.evaluation import RAW, STYLES, TEST, Evaluation
 from knn_ue.familiarity import Familiarity
+from knn_ue.folder import head_of
 from knn_ue.methods import make_calibrator
 from knn_ue.pipeline.answers import of_rows
-from knn_ue.storage import generation_of
 from knn_ue.training import TrainingOptions
 from knn_ue.types import Outputs
 from knn_ue.weighting import Explanation
@@ -243,7 +243,7 @@ def _save_pipeline(folder: Path, model: Path, knn: Calibrator, validation: Outpu
     key = key_of(model.name, key_of_program(), validation.logits.tolist())
     noted = folder / _UE_KEY
     target = folder / "ue"
-    if target.exists() and noted.exists() and noted.read_text() == f"{key} {generation_of(target)}":
+    if target.exists() and noted.exists() and noted.read_text() == f"{key} {head_of(target).generation}":
         return
     from knn_ue.pipeline import Fitted, UncertaintyPipeline
     from knn_ue.pipeline.fitted import drift_quantiles
@@ -260,7 +260,7 @@ def _save_pipeline(folder: Path, model: Path, knn: Calibrator, validation: Outpu
         familiarity=familiarity,
     )
     pipe.save(target)
-    noted.write_text(f"{key} {generation_of(target)}")
+    noted.write_text(f"{key} {head_of(target).generation}")
 
 
 def _read(source: str, size: Size) -> list[Row]:

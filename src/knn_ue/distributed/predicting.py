@@ -12,10 +12,10 @@ from knn_ue.data import Columns
 from knn_ue.distributed.cluster import cluster, run_parts
 from knn_ue.distributed.manifest import Manifest, Part, plan, rows_of
 from knn_ue.errors import StorageError
+from knn_ue.folder import write_file
+from knn_ue.folder.disk import create_folder, locked
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.answers import abstains, answer_line, check_abstain_below
-from knn_ue.storage import locked, write_file
-from knn_ue.storage.atomic import create_folder
 from knn_ue.types import Progress
 
 MANIFEST, DONE = "manifest.json", "done.json"
@@ -88,7 +88,7 @@ def predict_files(
     manifest = plan(inputs, Path(ue), written, part_rows=part_rows, cut=True)
     _check_output(folder, resume=resume)
     create_folder(folder)
-    with locked(folder, seconds=0):
+    with locked(folder):
         if resume:
             manifest.check_same(_read_manifest(folder), folder)
         else:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Interval, Len
 
 from knn_ue.arrays import check_positive
 from knn_ue.encoding.contract import Encoder, EncoderPart
@@ -24,7 +25,7 @@ from knn_ue.encoding.model_files import (
 )
 from knn_ue.encoding.prompts import Messages, Prompt, PromptReader, label_words, template_of
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage.schema import Within, as_written, read_plain
+from knn_ue.folder import as_written, from_plain
 from knn_ue.tasks import TASKS, Task
 from knn_ue.types import Outputs, Step, join_columns
 
@@ -42,9 +43,9 @@ class PromptOptions:
     familiarity looks at.
     """
 
-    layer: Annotated[int, Within(-1000, 1000)] = -1
-    max_length: Annotated[int, Within(1, 1 << 20)] | None = None
-    batch_size: Annotated[int, Within(1, 1 << 16)] = 16
+    layer: Annotated[int, Interval(ge=-1000, le=1000)] = -1
+    max_length: Annotated[int, Interval(ge=1, le=1 << 20)] | None = None
+    batch_size: Annotated[int, Interval(ge=1, le=1 << 16)] = 16
     views: bool = True
 
     def __post_init__(self) -> None:
@@ -57,8 +58,8 @@ class PromptOptions:
 class _StoredEncoder:
     """What a UE folder holds of this encoder, beside the files of the model."""
 
-    prompt: Annotated[str, Within(1, 1 << 20)]
-    words: Annotated[tuple[str, ...], Within(2, 10_000)]
+    prompt: Annotated[str, Len(1, 1 << 20)]
+    words: Annotated[tuple[str, ...], Len(2, 10_000)]
     options: PromptOptions
     model: HubModel
 
@@ -139,7 +140,7 @@ class CausalLMEncoder(Encoder):
         """Load the model of a UE folder after verifying its files; one from the hub must be at the same commit."""
         find_device(device)  # what the user asks for is not the folder's fault
         with as_written(Path(part.where), "pipeline"):
-            stored = read_plain(_StoredEncoder, part.plain, "encoder")
+            stored = from_plain(_StoredEncoder, part.plain)
             labels = dict(zip(part.class_names, stored.words, strict=True))
         encoder = open_with_model(
             part,

@@ -1,13 +1,12 @@
 """What the pipeline asks of a model: whatever is an `Encoder` can be fitted, saved, served and explained."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from knn_ue.encoding.inputs import Example, RawText, split_words
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import SubfolderWriter
 from knn_ue.tasks import Task
 from knn_ue.types import Outputs, Step
 
@@ -27,24 +26,24 @@ class EncoderOptions(Protocol):
 class EncoderPart:
     """An encoder's part of a UE folder.
 
-    `kind` is its key in `ENCODERS`; `plain` goes to meta.json. An encoder that needs files of its own has them in
-    `folder`, and `write` makes a copy of that folder and returns its identity. `where` is the UE folder it was read
-    from, for messages.
+    `kind` is its key in `ENCODERS`; `plain` are its parameters. An encoder that needs files of its own writes them by
+    `fill`, which is given a folder; read again, `files` are where they are and `digests` their SHA-256. `where` is the
+    UE folder it was read from, for messages.
     """
 
     kind: str
     task: Task
     class_names: tuple[str, ...]
     plain: Mapping[str, Any]
-    folder: Path | None = None
-    write: SubfolderWriter | None = None
+    fill: Callable[[Path], None] | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
     where: str = "memory"
 
     def is_same(self, other: "EncoderPart") -> bool:
-        """Return whether both describe one encoder: folders of a UE folder are never overwritten in place."""
-        return all(
-            getattr(self, name) == getattr(other, name) for name in ("kind", "task", "class_names", "plain", "folder")
-        )
+        """Return whether both describe one encoder."""
+        names = ("kind", "task", "class_names", "plain", "digests")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
 
 class Encoder(Protocol):
@@ -93,5 +92,5 @@ class Encoder(Protocol):
 
     @classmethod
     def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:
-        """Open the encoder that `to_part` described; `part.folder` is its own folder, if it has one."""
+        """Open the encoder that `to_part` described."""
         ...

@@ -42,7 +42,7 @@ from knn_ue.encoding.model_files import (
 )
 from knn_ue.encoding.words import tagging_pieces, word_in_context
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage.schema import as_written, read_plain
+from knn_ue.folder import as_written, from_plain
 from knn_ue.tasks import TASKS, Task, task_name
 from knn_ue.types import Outputs, Step, join_columns
 
@@ -258,7 +258,7 @@ class HuggingFaceEncoder(Encoder):
         """Load the model of a UE folder after verifying its files; one from the hub must be at the same commit."""
         find_device(device)  # what the user asks for is not the folder's fault
         with as_written(Path(part.where), "pipeline"):
-            stored = read_plain(_StoredEncoder, part.plain, "encoder")
+            stored = from_plain(_StoredEncoder, part.plain)
             options = asdict(stored.options)
         return open_with_model(
             part,

@@ -20,7 +20,7 @@ import numpy as np
 
 from knn_ue.arrays import IntArray
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage.tensors import valid_unicode
+from knn_ue.folder.tensors import valid_unicode
 from knn_ue.tasks import TASKS, Task
 
 # Batches that are read and answered at a time: enough rows to sort by length, few enough that memory stays flat.

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
+from annotated_types import Interval
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.entities.evidence import WordCase, log_odds
 from knn_ue.entities.logistic import Guess, SignedLogistic, fit_signed_logistic
 from knn_ue.entities.spans import Spans, TagSet
-from knn_ue.storage.schema import Within
 from knn_ue.types import Outputs
 
 _GUESS = Guess(
@@ -56,7 +56,7 @@ class MissedModel:
 
     any_case: SignedLogistic
     usual_case: SignedLogistic | None = None
-    warn_from: Annotated[float, Within(0.001, 0.999)] = 0.25
+    warn_from: Annotated[float, Interval(ge=0.001, le=0.999)] = 0.25
 
     def __post_init__(self) -> None:
         parts = ((self.any_case, len(_UNCASED)), (self.usual_case, len(_GUESS.slopes)))

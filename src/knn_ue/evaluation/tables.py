@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from knn_ue.errors import InvalidInputError, MissingExtraError
 from knn_ue.evaluation.definitions import STYLES, UNDEFINED, Style
+from knn_ue.folder import library_version
 from knn_ue.metrics import Interval
 from knn_ue.shown import table_html
-from knn_ue.storage import library_version
 
 if TYPE_CHECKING:
     import pandas as pd

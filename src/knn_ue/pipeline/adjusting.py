@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Self, Unpack
 
 from knn_ue.adapting import Adaptation
@@ -30,7 +29,6 @@ class Adjustable(WithFitted, ABC):
     """The part of `UncertaintyPipeline` that takes another index, or adapts to other domains (see docs/adapting.md)."""
 
     encoder: Encoder
-    _calibrator_folder: Path | None
 
     @property
     @abstractmethod
@@ -121,7 +119,6 @@ class Adjustable(WithFitted, ABC):
 
     def _refit(self, calibrator: Calibrator) -> None:
         self.fitted_ = refit(self._ready(), calibrator)
-        self._calibrator_folder = None
 
     def _labeled_rows(
         self, rows: Rows | Outputs, sample_weight: FloatArray | None, columns: Columns

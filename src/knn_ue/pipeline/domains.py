@@ -5,23 +5,22 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from knn_ue.adapting import MIN_ROWS, Adaptation, LabeledScores, adapt_units
+from knn_ue.adapting import LARGEST_WEIGHT, LEAST_WEIGHT, MIN_ROWS, Adaptation, LabeledScores, adapt_units
 from knn_ue.answers import AnyAnswer
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.calibrators import labeled_scores
 from knn_ue.calibrators.contract import Calibrator, Found, take_found
 from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
+from knn_ue.folder import ArrayRule, check_arrays, from_plain, to_plain
+from knn_ue.folder.schema import Arrays
 from knn_ue.pipeline.answers import AbstainBelow, answer_examples
 from knn_ue.pipeline.fitted import Domain, Fitted
-from knn_ue.storage.schema import ArrayRule, Within, check_arrays
-from knn_ue.storage.tensors import Arrays
 from knn_ue.types import Outputs
 
 GENERAL = "general"
@@ -197,70 +196,50 @@ def answer_in_domains(
     return [answers[number] for number in range(len(examples))]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredDomain:
-    """What the meta.json of a UE folder holds of a domain."""
-
-    name: str
-    adaptation: Adaptation
-
-    def __post_init__(self) -> None:
-        check_domain_name(self.name)
-        if "rows" not in self.adaptation.units or not self.adaptation.units.keys() <= _UNITS:
-            raise ValueError(f"the domain {self.name} lacks rows, or has units that are unknown")
-
-
-def domains_to_plain(domains: Mapping[str, Domain]) -> tuple[list[dict[str, Any]], Arrays]:
-    """Return the options and arrays that a folder stores."""
-    plain = [{"name": name, "adaptation": found.adaptation.to_plain()} for name, found in domains.items()]
+def domain_to_part(domain: Domain) -> tuple[dict[str, Any], Arrays]:
+    """Return what a folder holds of a domain."""
     arrays = {
-        f"domains.{number}.{unit}.{name}": np.ascontiguousarray(getattr(scores, name))
-        for number, found in enumerate(domains.values())
-        for unit, scores in found.labeled.items()
+        f"{unit}.{name}": np.ascontiguousarray(getattr(scores, name))
+        for unit, scores in domain.labeled.items()
         for name in _ARRAYS
     }
-    return plain, arrays
+    check_arrays(arrays, _rules_of(domain.adaptation, domain.labeled["rows"].log_probs.shape[1]))
+    return to_plain(domain.adaptation), arrays
 
 
-def _rules_of(stored: Sequence[StoredDomain], n_classes: int) -> dict[str, ArrayRule]:
-    """Return what the arrays of the domains may be."""
+def domain_from_part(name: str, state: Mapping[str, Any], arrays: Arrays, n_classes: int) -> Domain:
+    """Read what `domain_to_part` returned; ValueError where it is something else."""
+    check_domain_name(name)
+    adaptation = from_plain(Adaptation, state)
+    if "rows" not in adaptation.units or not adaptation.units.keys() <= _UNITS:
+        raise ValueError(f"the domain {name} lacks rows, or has units that are unknown")
+    check_arrays(arrays, _rules_of(adaptation, n_classes))
+    return Domain(
+        adaptation=adaptation,
+        labeled={
+            unit: LabeledScores(
+                by_odds=unit != "rows",  # as `of_scores` made them
+                **{field: arrays[f"{unit}.{field}"] for field in _ARRAYS},
+            )
+            for unit in adaptation.units
+        },
+    )
+
+
+def _rules_of(adaptation: Adaptation, n_classes: int) -> dict[str, ArrayRule]:
+    """Return what the arrays of a domain may be."""
     rules: dict[str, ArrayRule] = {}
-    for number, domain in enumerate(stored):
-        for unit in domain.adaptation.units:
-            columns, size = n_classes if unit == "rows" else 2, f"{number}.{unit}"
-            classes = ArrayRule(dtype=np.int64, shape=(size,), within=Within(0, columns - 1))
-            rules |= {
-                f"domains.{size}.log_probs": ArrayRule(
-                    dtype=np.float64, shape=(size, columns), within=Within(-1e3, 1e-6)
-                ),
-                f"domains.{size}.predicted": classes,
-                f"domains.{size}.labels": classes,
-                f"domains.{size}.weights": ArrayRule(dtype=np.float64, shape=(size,), within=Within(1e-100, 1e100)),
-                f"domains.{size}.groups": ArrayRule(dtype=np.int64, shape=(size,), within=Within(0, 1 << 40)),
-            }
+    for unit in adaptation.units:
+        columns = n_classes if unit == "rows" else 2
+        classes = ArrayRule(dtype=np.int64, shape=(unit,), least=0, most=columns - 1)
+        rules |= {
+            f"{unit}.log_probs": ArrayRule(dtype=np.float64, shape=(unit, columns), least=-1e3, most=1e-6),
+            f"{unit}.predicted": classes,
+            f"{unit}.labels": classes,
+            f"{unit}.weights": ArrayRule(dtype=np.float64, shape=(unit,), least=LEAST_WEIGHT, most=LARGEST_WEIGHT),
+            f"{unit}.groups": ArrayRule(dtype=np.int64, shape=(unit,), least=0, most=1 << 40),
+        }
     return rules
-
-
-def open_domains(
-    stored: Sequence[StoredDomain], arrays: Mapping[str, npt.NDArray[Any]], n_classes: int
-) -> dict[str, Domain]:
-    """Read what `domains_to_plain` returned; ValueError where the arrays are others."""
-    check_arrays(arrays, _rules_of(stored, n_classes))
-    if len({domain.name for domain in stored}) != len(stored):
-        raise ValueError("two domains have one name")
-    return {
-        domain.name: Domain(
-            adaptation=domain.adaptation,
-            labeled={
-                unit: LabeledScores(
-                    by_odds=unit != "rows",  # as `of_scores` made them
-                    **{name: arrays[f"domains.{number}.{unit}.{name}"] for name in _ARRAYS},
-                )
-                for unit in domain.adaptation.units
-            },
-        )
-        for number, domain in enumerate(stored)
-    }
 
 
 def _rows_of(examples: Sequence[Example], outputs: Outputs, chosen: Sequence[int]) -> IntArray:

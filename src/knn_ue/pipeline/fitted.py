@@ -13,11 +13,11 @@ from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.decisions import Decision, RiskThreshold, Scored
 from knn_ue.decisions.contract import ABSTAINED
 from knn_ue.encoding.contract import Encoder
-from knn_ue.errors import NotFittedError
+from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.familiarity import ROWS, Familiarity
 from knn_ue.methods import METHODS
 from knn_ue.shown import Shown
-from knn_ue.stores import NeighborStore, RemoteStore, folder_of
+from knn_ue.stores import NeighborStore, RemoteStore, add_to_all, folder_of
 from knn_ue.types import Neighbors, Outputs
 
 N_QUANTILES = 101
@@ -168,6 +168,14 @@ def check_consistent(fitted: Fitted) -> None:
 def store_of(calibrator: Calibrator) -> NeighborStore | None:
     """Return the store in which answers find their neighbors, None where the method has none."""
     return next(reversed(list(calibrator.stores.values())), None)
+
+
+def add_rows(calibrator: Calibrator, outputs: Outputs) -> IntArray:
+    """Store labeled outputs in every store of a calibrator and return their ids."""
+    if not calibrator.stores:
+        raise InvalidInputError(f"{calibrator.kind} stores no examples: fit with knn-ue to store some")
+    texts = None if outputs.texts is None else list(outputs.texts)
+    return add_to_all(calibrator.stores, calibrator.queries(outputs), outputs.require_labels("adding examples"), texts)
 
 
 def shown_neighbors(found: Found) -> Neighbors | None:

@@ -12,6 +12,7 @@ from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
 from knn_ue.encoding.inputs import windows
+from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import TEST, Evaluation, SampleWeight, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
@@ -21,7 +22,7 @@ from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
 from knn_ue.pipeline.evaluating import read_sets
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import FitOptions, fit_rows
-from knn_ue.pipeline.folder import load_fitted, load_pipeline, save_pipeline
+from knn_ue.pipeline.folder import OpenedFolder, load_pipeline, save_changes, save_pipeline
 from knn_ue.pipeline.rows import Rows, input_examples, iter_examples
 from knn_ue.progress import as_progress
 from knn_ue.stores import IndexOptions
@@ -52,7 +53,8 @@ class UncertaintyPipeline(Adjustable):
         self._user_options = encoder.options if fitted is None else chosen_options(encoder.options, fitted.method)
         if fitted is not None:
             self.fitted_ = fitted
-        self._calibrator_folder: Path | None = None
+        self._opened: OpenedFolder | None = None
+        self._saved: Fitted | None = None  # what the folder held when it was opened
 
     @classmethod
     def from_pretrained(
@@ -189,7 +191,7 @@ class UncertaintyPipeline(Adjustable):
         self.fitted_ = fit_rows(
             encoder, train_rows, validation_rows, options, as_progress(progress), Columns(**columns)
         )
-        self.encoder, self._calibrator_folder = encoder, None
+        self.encoder, self._opened = encoder, None
         threshold = self.fitted_.threshold
         if threshold is not None and not threshold.found:
             warnings.warn(f"{threshold}; the model will abstain on every input", stacklevel=2)
@@ -310,25 +312,42 @@ class UncertaintyPipeline(Adjustable):
         """Write one UE folder in one step: options, calibrator, validation outputs, threshold, and the model.
 
         The files of a model loaded from a folder are copied, large ones by hard link where the disk allows it, so that
-        the UE folder may be moved. A model from the hub is recorded by name.
+        the UE folder may be moved. A model from the hub is recorded by name. To the folder that it was loaded from,
+        only what was changed is written; what other processes changed stays.
         """
-        save_pipeline(path, self.encoder, self._ready(), self._calibrator_folder)
+        fitted, opened = self._ready(), self._opened
+        if opened is not None and self._saved is not None and opened.path.resolve() == Path(path).resolve():
+            save_changes(opened, self._saved, fitted)
+            self.fitted_ = self._saved = opened.fitted
+            return
+        save_pipeline(path, self.encoder, fitted)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
         """Open a UE folder that `save` wrote, after verifying its files."""
-        encoder, fitted, calibrator_folder = load_pipeline(path, device=device, trust_remote_code=trust_remote_code)
-        pipe = cls(encoder, fitted)
-        pipe._calibrator_folder = calibrator_folder
+        encoder, opened = load_pipeline(path, device=device, trust_remote_code=trust_remote_code)
+        return cls.of_folder(encoder, opened)
+
+    @classmethod
+    def of_folder(cls, encoder: Encoder, opened: OpenedFolder) -> Self:
+        """Return the pipeline in a folder that is open, with its encoder."""
+        pipe = cls(encoder, opened.fitted)
+        pipe._opened, pipe._saved = opened, opened.fitted
         return pipe
 
-    def reloaded(self, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
-        """Open a UE folder as `load` does, but keep the model in memory where the folder still holds the same one."""
-        found = load_fitted(path, self.encoder)
-        if found is None:
-            return self.load(path, device=device, trust_remote_code=trust_remote_code)
-        pipe = type(self)(self.encoder, found[0])
-        pipe._calibrator_folder = found[1]
+    @property
+    def opened(self) -> OpenedFolder:
+        """The folder it was loaded from, open: examples added to its stores, or edits, are in it at once."""
+        if self._opened is None:
+            raise InvalidInputError("this pipeline was not loaded from a folder: save it and load it")
+        return self._opened
+
+    def reloaded(self, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
+        """Open its folder again as `load` does, but keep the model in memory where the folder still has the same."""
+        opened = OpenedFolder.open(self.opened.path)
+        if not opened.encoder_part.is_same(self.encoder.to_part()):
+            return self.load(opened.path, device=device, trust_remote_code=trust_remote_code)
+        pipe = self.of_folder(self.encoder, opened)
         pipe._user_options = self._user_options
         return pipe
 

@@ -25,13 +25,13 @@ from knn_ue.evaluation import (
     evaluate_sets,
 )
 from knn_ue.familiarity import Familiarity
+from knn_ue.folder import created_folder, library_version, storage_errors, write_files
 from knn_ue.report.headline import TEMPERATURE, Headline, LeadTable, headline
 from knn_ue.report.html import to_html
 from knn_ue.report.markdown import to_markdown
 from knn_ue.report.mistakes import Mistake, worst_mistakes
 from knn_ue.report.pictures import Picture, draw_pictures
 from knn_ue.report.wording import about_weights
-from knn_ue.storage import created_folder, library_version, storage_errors, write_files
 from knn_ue.types import Outputs
 
 _FAVORITE = "knn-ue"

@@ -216,7 +216,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 path.write_bytes(content)
             self.calibrator_ = KnnUE.load(Path(folder, "ue"))
             # Mapped arrays outlive their files; a store without a folder has nowhere to write changes to.
-            self.calibrator_.store = self.datastore_.snapshot()
+            self.calibrator_.store = self.datastore_.detached()
 
     def _estimator(self) -> Any:
         return LogisticRegression() if self.estimator is None else self.estimator

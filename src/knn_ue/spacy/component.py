@@ -12,10 +12,11 @@ from knn_ue.adapting import Adaptation
 from knn_ue.data.splits import half_of
 from knn_ue.entities import find_entities
 from knn_ue.errors import FitWarning, InvalidInputError, NotFittedError
+from knn_ue.folder import as_written
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.domains import DEFAULT
-from knn_ue.pipeline.editing import add_rows
-from knn_ue.pipeline.folder import KIND, read_fitted
+from knn_ue.pipeline.fitted import add_rows
+from knn_ue.pipeline.folder import OpenedFolder
 from knn_ue.spacy.annotate import annotate
 from knn_ue.spacy.doc_component import DocComponent
 from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions, read_part
@@ -23,8 +24,6 @@ from knn_ue.spacy.gold import as_entities, gold_docs, labels_of, perturbed, read
 from knn_ue.spacy.learning import learn
 from knn_ue.spacy.sources import source_of
 from knn_ue.spacy.tagging import TypeMap
-from knn_ue.storage import read_folder
-from knn_ue.storage.schema import as_written
 from knn_ue.stores import folder_of
 from knn_ue.types import Outputs
 
@@ -124,7 +123,7 @@ class EntityConfidence(DocComponent):
         outputs = self._labeled(self._encoder(), self._examples_of([doc]))
         stores = pipe.calibrator_.stores
         if any(folder_of(store) is not None for store in stores.values()):
-            apart = {name: store.snapshot() for name, store in stores.items()}
+            apart = {name: store.detached() for name, store in stores.items()}
             pipe.fitted_ = replace(pipe.fitted_, calibrator=pipe.calibrator_.with_stores(apart))
         return [int(number) for number in add_rows(pipe.calibrator_, outputs)]
 
@@ -155,17 +154,17 @@ class EntityConfidence(DocComponent):
         del exclude
         if not Path(path).exists():  # saved before it was fitted
             return self
-        stored = read_folder(path, kind=KIND)
-        with as_written(stored.path, FACTORY):
-            plain = dict(stored.options["encoder"])
-            if plain.pop("kind") != SpacyEncoder.kind:
+        opened = OpenedFolder.open(path)
+        part = opened.encoder_part
+        with as_written(opened.path, FACTORY):
+            if part.kind != SpacyEncoder.kind:
                 raise ValueError("it is another model's")
-            types, options = read_part(plain)
-            if list(types.class_names) != stored.options["class_names"]:
+            types, options = read_part(part.plain)
+            if types.class_names != part.class_names:
                 raise ValueError("types and classes differ")
         self.source, self.map = options.source, dict(types.renamed)
         encoder = SpacyEncoder(self.nlp, types, options=options, skip=self.name)
-        self.pipe_ = UncertaintyPipeline(encoder, read_fitted(path))
+        self.pipe_ = UncertaintyPipeline(encoder, opened.fitted)
         return self
 
     @staticmethod

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from annotated_types import Interval
 
 from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.inputs import Example, RawText
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, StorageError, require
+from knn_ue.folder import as_written, from_plain
 from knn_ue.spacy.sources import source_of
 from knn_ue.spacy.tagging import TypeMap, sentence_groups
-from knn_ue.storage.schema import Within, as_written, read_plain
 from knn_ue.types import Outputs, Step
 
 _MAX_BATCH = 65_536
@@ -170,12 +171,12 @@ class _StoredPart:
     types: tuple[str, ...]
     renamed: dict[str, str]
     source: str
-    batch_size: Annotated[int, Within(1, _MAX_BATCH)]
+    batch_size: Annotated[int, Interval(ge=1, le=_MAX_BATCH)]
 
 
 def read_part(plain: Mapping[str, Any]) -> tuple[TypeMap, SpacyOptions]:
     """Return what `to_part` described; raises ValueError where it is something else."""
-    stored = read_plain(_StoredPart, plain)
+    stored = from_plain(_StoredPart, plain)
     if not stored.types or len(set(stored.types)) < len(stored.types):
         raise ValueError("types must be different names, at least one")
     options = SpacyOptions(source=stored.source, batch_size=stored.batch_size)

@@ -1,7 +1,7 @@
 """A datastore larger than memory: chunks go to disk as they come, the index is filled from there block by block."""
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,20 +17,20 @@ from knn_ue.arrays import (
     text_tuple,
 )
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import check_replaceable, created_folder, generation_of, locked, storage_errors
-from knn_ue.storage.tensors import PackedTexts, StagedRows
+from knn_ue.folder import check_replaceable, created_folder, storage_errors
+from knn_ue.folder.tensors import PackedTexts, StagedRows
 from knn_ue.stores.faiss_index import check_keeps_vectors
-from knn_ue.stores.folder import IndexedRows, write_rows
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
-from knn_ue.stores.segment import Segment, build_index, check_index
+from knn_ue.stores.segment import IndexedRows, Segment, build_index, check_index
 from knn_ue.types import Progress
 
 Chunk = tuple[Any, Any] | tuple[Any, Any, Any]
 _ROWS = 1 << 14
 
 
-def write_chunks(
-    path: str | Path,
+@contextmanager
+def joined_chunks(
+    folder: Path,
     chunks: Iterable[Chunk],
     *,
     index: str | IndexOptions,
@@ -39,8 +39,8 @@ def write_chunks(
     train_rows: int,
     seed: int,
     progress: Progress | None,
-) -> str:
-    """Write the store of all `chunks` to the folder `path` in one step and return the generation.
+) -> Iterator[IndexedRows]:
+    """Yield all `chunks` as rows with their index; until the block ends, what they hold is on the disk of `folder`.
 
     See `Datastore.build_from_chunks`.
     """
@@ -50,7 +50,6 @@ def write_chunks(
     if not keep_vectors:
         check_keeps_vectors(index_options(index, 1, 1))
     report = progress or (lambda *_: None)
-    folder = Path(path)
     with created_folder(folder), ExitStack() as stack:
         check_replaceable(folder)
         staged = _Staged(folder, stack, index)
@@ -79,10 +78,7 @@ def write_chunks(
             staged.texts(),
             built,
         )
-        rows = IndexedRows(segment=segment, options=options, normalization=normalization, next_id=len(vectors))
-        with storage_errors(f"{folder} cannot be written", "what it held is unchanged"), locked(folder):
-            write_rows(folder, rows)
-            return generation_of(folder)
+        yield IndexedRows(segment=segment, options=options, normalization=normalization, next_id=len(vectors))
 
 
 class _Staged:

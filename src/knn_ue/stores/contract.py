@@ -1,12 +1,12 @@
 """What every store of examples can do, and what only some can: asked of the contract, never of a class."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
+from knn_ue.folder import Live, Part
 from knn_ue.stores.options import IndexOptions, Normalization
 from knn_ue.types import Neighbors
 
@@ -55,21 +55,38 @@ class NeighborStore(Protocol):
         """Return `features` (n, d) as this store compares them."""
         ...
 
-    def save(self, path: str | Path) -> str:
-        """Write a folder, the whole store or a reference to it, and return the folder's identity."""
+    def to_part(self) -> Part:
+        """Return what a folder holds of it: the whole store, or a reference to it."""
         ...
 
-    def snapshot(self) -> "NeighborStore":
-        """Return the examples as they are now: later changes to either store do not reach the other.
+    def detached(self) -> "NeighborStore":
+        """Return the examples as they are now, in memory: later changes to either do not reach the other.
 
-        A store that lives on a server may return itself; it then cannot change together with other stores.
+        A store that lives on a server returns itself.
         """
         ...
 
 
 @runtime_checkable
 class WritableStore(NeighborStore, Protocol):
-    """A store that learns and forgets; a change to a store that was opened is durable before the call returns."""
+    """A store that learns and forgets; a change to a store that was opened is durable before the call returns.
+
+    Stores that are `live` in one folder change together: through that folder (see `add_to_all`).
+    """
+
+    @property
+    def live(self) -> Live | None:
+        """The opened folder that holds the examples and what is added; None where they are elsewhere."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of its part in that folder."""
+        ...
+
+    def prepared(self, features: FloatArray) -> FloatArray:
+        """Return features (n, d) as they are stored, after checking them."""
+        ...
 
     def add(self, features: FloatArray, labels: IntArray, *, texts: Sequence[str] | None = None) -> IntArray:
         """Store more examples and return their ids; all or none."""
@@ -77,10 +94,6 @@ class WritableStore(NeighborStore, Protocol):
 
     def remove(self, ids: Sequence[int] | IntArray) -> None:
         """Remove examples by id; if an id is unknown, nothing is removed."""
-        ...
-
-    def check_unchanged(self) -> None:
-        """Raise if another process has changed the store since it was opened."""
         ...
 
 
@@ -106,8 +119,13 @@ class TunableStore(NeighborStore, Protocol):
         """Return a store of the same examples and ids that is searched by another index and has no folder."""
         ...
 
-    def compact(self) -> None:
-        """Rebuild the index over the examples stored now; ids stay."""
+    @property
+    def has_changes(self) -> bool:
+        """Whether examples were added or removed since the index was built."""
+        ...
+
+    def compacted(self) -> Self:
+        """Return such a store with the same index, built again over the examples stored now."""
         ...
 
 
@@ -154,3 +172,33 @@ def tunable(store: NeighborStore) -> TunableStore:
             f"{said}another index, or without store", shell=f"{said}another --index, or without --store"
         )
     return store
+
+
+def add_to_all(
+    stores: Mapping[str, NeighborStore],
+    features: Mapping[str, FloatArray],
+    labels: IntArray,
+    texts: Sequence[str] | None,
+) -> IntArray:
+    """Store labeled examples in all stores of a calibrator, in all or in none, and return their ids."""
+    opened = {name: writable(store) for name, store in stores.items()}
+    lives = [store.live for store in opened.values()]
+    if lives[0] is not None and all(live is lives[0] for live in lives):
+        prepared = {store.name: store.prepared(features[name]) for name, store in opened.items()}
+        return lives[0].add(prepared, labels, [None] * len(labels) if texts is None else list(texts))
+    if len(opened) > 1:
+        if any(live is not None for live in lives) or any(store.where != MEMORY for store in opened.values()):
+            raise InvalidInputError(f"{len(opened)} stores in different places cannot change together: refit")
+        for name, store in opened.items():
+            store.prepared(features[name])  # what can be refused is refused before the first is changed
+    for name, store in opened.items():
+        ids = store.add(features[name], labels, texts=texts)
+    return ids
+
+
+def remove_from_all(stores: Mapping[str, NeighborStore], ids: Sequence[int] | IntArray) -> None:
+    """Forget examples by id in all stores of a calibrator; an unknown id is an error, and nothing is removed."""
+    opened = [writable(store) for store in stores.values()]
+    together = opened[0].live is not None and all(store.live is opened[0].live for store in opened)
+    for store in opened[:1] if together else opened:
+        store.remove(ids)

@@ -2,45 +2,101 @@
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
+from typing import ClassVar
 
 import numpy as np
 
-from knn_ue.arrays import FloatArray, IntArray, check_positive, float_matrix, id_vector, label_vector, text_tuple
-from knn_ue.deprecated import renamed_method
-from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.shown import Shown
-from knn_ue.storage import FolderContent, generation_of, locked, parse_folder, storage_errors
-from knn_ue.storage.schema import as_written
-from knn_ue.storage.tensors import PackedTexts, valid_unicode
-from knn_ue.stores.chunks import Chunk, write_chunks
-from knn_ue.stores.contract import MEMORY
-from knn_ue.stores.folder import (
-    KIND,
-    MAX_ID,
-    Added,
-    Change,
-    IndexedRows,
-    Removed,
-    StoreState,
-    read_journal,
-    read_rows,
-    write_rows,
+from knn_ue.arrays import (
+    MAX_CLASSES,
+    FloatArray,
+    IntArray,
+    check_positive,
+    float_matrix,
+    id_vector,
+    label_vector,
+    text_tuple,
 )
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.folder import (
+    Added,
+    ArrayRule,
+    Growing,
+    Live,
+    Part,
+    as_written,
+    check_arrays,
+    from_plain,
+    open_folder,
+    replace_fitted,
+    to_plain,
+    write_folder,
+)
+from knn_ue.folder.tensors import PackedTexts, valid_unicode
+from knn_ue.shown import Shown
+from knn_ue.stores.chunks import Chunk, joined_chunks
+from knn_ue.stores.contract import MEMORY
+from knn_ue.stores.exact import ExactIndex
+from knn_ue.stores.faiss_index import FaissIndex, check_keeps_vectors, read_index
 from knn_ue.stores.gpu import on_gpu
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
-from knn_ue.stores.segment import Segment, build_index, merged, rebuild_index
+from knn_ue.stores.segment import Index, IndexedRows, Segment, build_index, merged, rebuild_index
 from knn_ue.types import Neighbors, Progress
+
+MAX_ID = 1 << 62
+_INDEX = "index.faiss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """What a folder holds of it beside its arrays and its index."""
+
+    index: IndexOptions
+    normalize: Normalize
+    keep_vectors: bool
+
+
+_ARRAYS = {
+    "ids": ArrayRule(dtype=np.int64, shape=("rows",), least=0, most=MAX_ID),
+    "labels": ArrayRule(dtype=np.int64, shape=("rows",), least=0, most=MAX_CLASSES - 1),
+    "vectors": ArrayRule(dtype=np.float32, shape=("rows", "columns"), optional=True),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Rows:
+    """All that changes in a store, replaced in one step: a search, or an interrupt, meets the old one or the new."""
+
+    base: Segment
+    added: Segment
+    next_id: int
+    gpu: int | None = None
+    gpu_index: Index | None = None
+
+    @property
+    def segments(self) -> tuple[Segment, Segment]:
+        return self.base, self.added
+
+    @property
+    def has_changes(self) -> bool:
+        return len(self.added.ids) > 0 or bool(self.base.removed.any())
+
+    def joined(self) -> Segment:
+        """Return all examples stored now in one segment, not indexed."""
+        parts = list(zip(*(segment.live() for segment in self.segments), strict=True))
+        vectors, ids, labels = (np.concatenate(part) for part in parts[:3])
+        texts = [text for part in parts[3] for text in part]
+        return Segment.of(vectors, ids, labels, texts, ExactIndex(vectors))
 
 
 class Datastore(Shown):
     """Labeled feature vectors that answer "which stored examples are nearest?".
 
-    Create it with `build` or `load`. Every example has an id that never changes and is never reused. A store that was
-    loaded from a folder writes each `add` and `remove` to the folder's journal before it returns; `save` to another
-    folder writes a snapshot and leaves the store itself as it was. Searches may run in other threads meanwhile.
+    Create it with `build` or `load`. Every example has an id that never changes and is never reused. What is added to,
+    or removed from, a store that was loaded from a folder is in the folder before the call returns; `save` to another
+    folder leaves the store itself as it was. Searches may run in other threads meanwhile.
 
     >>> store = Datastore.build([[0.0, 0.0], [3.0, 4.0]], [0, 1], texts=["origin", "far"])
     >>> found = store.search([[0.0, 0.0]], n_neighbors=2)
@@ -48,12 +104,16 @@ class Datastore(Shown):
     (array([[0, 1]]), array([[0., 5.]]), array([[0, 1]]))
     """
 
-    def __init__(self, base: IndexedRows, stored: FolderContent | None = None) -> None:
+    kind: ClassVar[str] = "datastore"
+
+    def __init__(self, base: IndexedRows) -> None:
         self.options = base.options
         self._normalization = base.normalization
         self._lock = RLock()
         empty = Segment.empty(base.segment.index.n_columns)
-        self._state = StoreState(base=base.segment, added=empty, next_id=base.next_id, stored=stored)
+        self._rows = _Rows(base=base.segment, added=empty, next_id=base.next_id)
+        self._live: Live | None = None
+        self._name = ""  # of its part in the folder
 
     @classmethod
     def build(
@@ -117,8 +177,9 @@ class Datastore(Shown):
         holds the vectors twice while the folder is written. A crash leaves what the folder held before. `progress` is
         called with ("read" or "index", rows done, all rows or None).
         """
-        generation = write_chunks(
-            path,
+        folder = Path(path)
+        with joined_chunks(
+            folder,
             chunks,
             index=index,
             normalize=normalize,
@@ -126,34 +187,42 @@ class Datastore(Shown):
             train_rows=train_rows,
             seed=seed,
             progress=progress,
-        )
-        return parse_folder(path, cls._from_stored, kind=KIND, just_written=generation)
+        ) as rows:
+            cls(rows).save(folder)
+        return cls.load(folder)
 
     def __len__(self) -> int:
-        return sum(len(segment) for segment in self._state.segments)
+        return sum(len(segment) for segment in self._rows.segments)
 
     @property
     def n_columns(self) -> int:
         """Number of feature columns."""
-        return self._state.base.index.n_columns
+        return self._rows.base.index.n_columns
 
     @property
     def path(self) -> Path | None:
         """The folder this store was loaded from and writes its changes to."""
-        stored = self._state.stored
-        return None if stored is None else stored.path
+        return None if self._live is None else self._live.path
+
+    @property
+    def live(self) -> Live | None:
+        """That folder, opened; stores of one folder change together."""
+        return self._live
+
+    @property
+    def name(self) -> str:
+        """The name of its part in that folder."""
+        return self._name
 
     @property
     def where(self) -> str:
         """The folder of this store, or "memory"."""
-        stored = self._state.stored
-        return MEMORY if stored is None else str(stored.path)
+        return MEMORY if self._live is None else str(self._live.path)
 
     @property
     def ids(self) -> IntArray:
         """The ids stored now, in increasing order."""
-        self._state.base.check_readable()
-        return np.concatenate([segment.ids[~segment.removed] for segment in self._state.segments])
+        return np.concatenate([segment.ids[~segment.removed] for segment in self._rows.segments])
 
     @property
     def normalization(self) -> Normalization:
@@ -171,9 +240,9 @@ class Datastore(Shown):
         n_neighbors = int(n_neighbors)  # a small numpy integer would overflow
         queries = self._normalization(self._checked_features(features))
         check_range(queries)
-        state = self._state
-        base, added = state.segments
-        found = base.search(queries, n_neighbors, by=state.gpu_index)
+        rows = self._rows
+        base, added = rows.segments
+        found = base.search(queries, n_neighbors, by=rows.gpu_index)
         if len(added.ids):
             found = merged(found, added.search(base.index.space(queries), n_neighbors))
         distances, ids, labels = found
@@ -185,16 +254,16 @@ class Datastore(Shown):
         This applies to the process, not to the store: `save` does not record it.
         """
         with self._lock:
-            base = self._state.base
-            self._state = replace(
-                self._state, gpu=number, gpu_index=on_gpu(base.index, base.vectors, self.options, number)
+            base = self._rows.base
+            self._rows = replace(
+                self._rows, gpu=number, gpu_index=on_gpu(base.index, base.vectors, self.options, number)
             )
 
     def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text of each id, None if none was stored or the id was removed."""
         wanted = id_vector(ids, "ids")
         texts: list[str | None] = [None] * len(wanted)
-        for segment in self._state.segments:
+        for segment in self._rows.segments:
             for position, row in enumerate(segment.rows_of(wanted).tolist()):
                 if row >= 0:
                     texts[position] = segment.texts[row]
@@ -204,7 +273,7 @@ class Datastore(Shown):
         """Return the vectors (n, d) of ids as they are searched, NaN for removed ids; None if no vectors are kept."""
         wanted = id_vector(ids, "ids")
         vectors = np.full((len(wanted), self.n_columns), np.nan, dtype=np.float32)
-        for segment in self._state.segments:
+        for segment in self._rows.segments:
             if segment.vectors is None:
                 return None
             rows = segment.rows_of(wanted)
@@ -217,161 +286,194 @@ class Datastore(Shown):
 
     def add(self, features: object, labels: object, *, texts: Sequence[str] | None = None) -> IntArray:
         """Store more examples and return their ids; they are searched exactly and merged until `compact`."""
-        matrix = self._checked_features(features)
-        new_labels = label_vector(labels, "labels", length=len(matrix))
-        packed = PackedTexts.pack(
-            [None] * len(matrix) if texts is None else text_tuple(texts, "texts", length=len(matrix))
-        )
-        check_range(self._normalization(matrix))
+        vectors = self.prepared(features)
+        new_labels = label_vector(labels, "labels", length=len(vectors))
+        given = [None] * len(vectors) if texts is None else list(text_tuple(texts, "texts", length=len(vectors)))
+        if self._live is not None:
+            return self._live.add({self._name: vectors}, new_labels, given)
         with self._lock:
-            ids = np.arange(self._state.next_id, self._state.next_id + len(matrix))
-            self._make(Added(features=matrix, ids=ids, labels=new_labels, texts=packed))
+            ids = np.arange(self._rows.next_id, self._rows.next_id + len(vectors))
+            added = Added(ids=ids, labels=new_labels, texts=PackedTexts.pack(given), vectors=vectors)
+            self.follow(added, np.empty(0, np.int64))
         return ids
+
+    def prepared(self, features: object) -> FloatArray:
+        """Return `features` (n, d) as they are stored: checked and normalized."""
+        vectors = self._normalization(self._checked_features(features))
+        check_range(vectors)
+        return vectors
 
     def remove(self, ids: object) -> None:
         """Remove examples by id; if an id is unknown, nothing is removed."""
         wanted = np.unique(id_vector(ids, "ids"))
+        if self._live is None:
+            with self._lock:
+                self.check_stored(wanted)
+                self.follow(self._none_added(), wanted)
+            return
+        with self._live.change():  # what others removed is known here
+            self.check_stored(wanted)
+            self._live.remove(wanted)
+
+    def check_stored(self, ids: IntArray) -> None:
+        """Raise unless every one of these ids is stored now."""
+        unknown = ids[np.maximum(*(segment.rows_of(ids) for segment in self._rows.segments)) < 0]
+        if len(unknown):
+            raise InvalidInputError(f"id {unknown[0]} is not stored (never added, or removed): nothing was removed")
+
+    def follow(self, added: Added, removed: IntArray) -> None:
+        """Take over examples that were added, and forget those that were removed."""
         with self._lock:
-            rows = [segment.rows_of(wanted) for segment in self._state.segments]
-            unknown = wanted[np.maximum(*rows) < 0]
-            if len(unknown):
-                raise InvalidInputError(f"id {unknown[0]} is not stored (never added, or removed): nothing was removed")
-            self._make(Removed(ids=wanted))
+            rows = self._rows
+            if len(added):
+                first, columns = int(added.ids[0]), added.vectors.shape[1]
+                if columns != self.n_columns or first < rows.next_id or int(added.ids[-1]) > MAX_ID:
+                    raise StorageError(f"what was added to {self.where} does not continue it: restore it from a backup")
+                check_range(added.vectors)
+                texts = [added.texts[row] for row in range(len(added))]
+                longer = rows.added.extended(added.vectors, added.ids, added.labels, texts, rows.base.index)
+                rows = replace(rows, added=longer, next_id=int(added.ids[-1]) + 1)
+            if len(removed):
+                rows = replace(rows, base=rows.base.without(removed), added=rows.added.without(removed))
+            self._rows = rows
 
     def compact(self) -> None:
-        """Rebuild the index over the examples stored now; ids stay, removed rows and the journal are dropped.
+        """Rebuild the index over the examples stored now; ids stay, removed rows are dropped.
 
         Holds a second copy of the vectors while it works; a crash leaves the store as it was. Where too few rows are
         left to train the index, they are searched exactly. A store that keeps no vectors cannot be compacted.
         """
-        with self._lock:
-            state = self._state
-            if not state.has_changes:
+        if self._live is None:
+            with self._lock:
+                self._rows = self._compacted()
+            return
+        if self._name:
+            raise InvalidInputError(f"the store of {self.where} is part of what was fitted: compact the whole folder")
+        with self._live.change():
+            if not self._rows.has_changes:
                 return
-            base = self._compacted(state)
-            if state.stored is None or state.journal is None:
-                self._state = StoreState(base=base, added=Segment.empty(self.n_columns), next_id=state.next_id)
-            else:
-                path = state.stored.path
-                with storage_errors(f"{path} cannot be written", "nothing was changed"), locked(path):
-                    write_rows(
-                        path,
-                        self._base(base, state.next_id),
-                        identity=state.stored.identity,
-                        precondition=state.journal.check_unchanged,
-                    )
-                    again = parse_folder(path, self._from_stored, kind=KIND, just_written=generation_of(path))
-                    self._state = again._state
-            if state.gpu is not None:
-                self.use_gpu(state.gpu)
+            replace_fitted(self._live, self.to_part())
+        gpu = self._rows.gpu
+        again = Datastore.load(self._live.path)
+        self._rows, self._live = again._rows, again._live
+        assert self._live is not None
+        self._live.join(self._name, self)
+        if gpu is not None:
+            self.use_gpu(gpu)
 
-    def save(self, path: str | Path) -> str:
-        """Write a snapshot to the folder `path` in one step, changes folded in, and return its identity.
+    @property
+    def has_changes(self) -> bool:
+        """Whether examples were added or removed since the index was built."""
+        return self._rows.has_changes
 
-        On the folder that this store was loaded from, that is `compact`. Without vectors nothing can be folded in:
-        the changes go to the snapshot's journal, and the store's own folder already has them.
-        """
-        with self._lock:
-            state = self._state
-            keeps_vectors = state.base.vectors is not None
-            if state.stored is not None and _is_still_at(state.stored, Path(path)):
-                if keeps_vectors:
-                    self.compact()
-                return state.stored.identity
-            if keeps_vectors or not state.has_changes:
-                segment = self._compacted(state) if state.has_changes else state.base
-                return write_rows(path, self._base(segment, state.next_id))
-            base = self._base(replace(state.base, removed=np.zeros_like(state.base.removed)), state.first_added_id)
-            return write_rows(path, base, changes=state.changes())
-
-    def snapshot(self) -> "Datastore":
-        """Return a copy of the examples in a store without a folder; later changes to one do not affect the other."""
-        store = copy(self)
-        store._lock = RLock()
-        store._state = replace(self._state, added=replace(self._state.added, shared=True), stored=None, journal=None)
+    def compacted(self) -> "Datastore":
+        """Return a store in memory of the same examples and ids, its index rebuilt over them."""
+        store = self.detached()
+        store.compact()
         return store
 
-    detached = renamed_method("knn_ue.stores.Datastore.detached")
+    def save(self, path: str | Path) -> None:
+        """Write a copy to the folder `path` in one step, changes folded in.
 
-    def check_unchanged(self) -> None:
-        """Raise if another process has written to this store's folder since it was loaded."""
-        if self._state.journal is not None:
-            self._state.journal.check_unchanged()
+        On the folder that this store was loaded from, that is `compact`. Without vectors nothing can be folded in: the
+        changes are written beside what was built.
+        """
+        if self._live is not None and self._live.path.resolve() == Path(path).resolve():
+            if self._rows.base.vectors is not None:
+                self.compact()
+            return
+        write_folder(path, self.to_part())
+
+    def to_part(self) -> Part:
+        """Return what a folder holds of this store."""
+        with self._lock:
+            rows = self._rows
+        next_id = rows.next_id if self._live is None else max(rows.next_id, self._live.next_id)
+        growing = Growing(n_columns=self.n_columns, next_id=next_id)
+        segment = rows.base
+        if rows.has_changes and segment.vectors is not None:
+            segment = self._compacted().base
+        elif rows.has_changes:
+            vectors, ids, labels, texts = rows.added.live()
+            removed = segment.ids[segment.removed]
+            added = Added(ids=ids, labels=labels, texts=PackedTexts.pack(texts), vectors=vectors)
+            growing = replace(growing, added=added, removed=removed)
+        packed = segment.texts if isinstance(segment.texts, PackedTexts) else PackedTexts.pack(segment.texts)
+        arrays = {"ids": segment.ids, "labels": segment.labels, **packed.to_arrays(), **self._normalization.to_arrays()}
+        if segment.vectors is not None:
+            arrays["vectors"] = segment.vectors
+        state = _State(index=self.options, normalize=self._normalization.kind, keep_vectors=segment.vectors is not None)
+        index = segment.index
+        fill = (lambda folder: index.write(folder / _INDEX)) if isinstance(index, FaissIndex) else None
+        return Part(kind=self.kind, state=to_plain(state), arrays=arrays, fill=fill, growing=growing)
+
+    @classmethod
+    def from_part(cls, part: Part) -> "Datastore":
+        """Open what `to_part` described; what happened to the folder since is taken over, and goes on to be."""
+        with as_written(part.where, cls.kind):
+            store = cls(_read_rows(part))
+            if part.live is not None:
+                store._live, store._name = part.live, part.name
+                part.live.join(part.name, store)
+        return store
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Datastore":
+        """Open the folder `path`, large arrays memory-mapped; later changes are written to it."""
+        return cls.from_part(open_folder(path, kind=cls.kind))
+
+    def detached(self) -> "Datastore":
+        """Return a store in memory of the same examples; later changes to one do not affect the other."""
+        store = copy(self)
+        store._lock = RLock()
+        store._rows = replace(self._rows, added=replace(self._rows.added, shared=True))
+        store._live = None
+        return store
 
     def arrays(self) -> tuple[FloatArray, IntArray]:
         """Return the vectors (n, d) stored now, normalized as they are searched, and their labels (n,)."""
-        vectors, segment = self._settled()
-        return vectors, segment.labels
+        segment = self._settled()
+        return segment.require_vectors(), segment.labels
 
     def reindexed(self, index: str | IndexOptions) -> "Datastore":
         """Return a store of the same examples and ids with another index and without a folder."""
-        vectors, segment = self._settled()
+        segment = self._settled()
+        vectors = segment.require_vectors()
         options = index_options(index, *vectors.shape)
         rebuilt = replace(segment, index=build_index(vectors, options))
-        return Datastore(replace(self._base(rebuilt, self._state.next_id), options=options))
-
-    @classmethod
-    def load(cls, path: str | Path, *, identity: str | None = None) -> "Datastore":
-        """Open the folder `path`, memory-mapped; its journal is read back and later changes are written to it."""
-        return parse_folder(path, cls._from_stored, kind=KIND, identity=identity)
-
-    @classmethod
-    def _from_stored(cls, stored: FolderContent) -> "Datastore":
-        with as_written(stored.path, KIND):
-            store = cls(read_rows(stored), stored)
-            journal, changes = read_journal(stored)
-            for change in changes:
-                store._state = store._after(change)
-        store._state = replace(store._state, journal=journal)
-        return store
+        return Datastore(
+            IndexedRows(segment=rebuilt, options=options, normalization=self._normalization, next_id=self._rows.next_id)
+        )
 
     def facts(self) -> dict[str, object]:
         """Return a summary, by name."""
         facts = {"examples": len(self), "columns": self.n_columns, "index": self.options, "where": self.where}
         return facts if self._normalization.kind == "none" else facts | {"normalize": self._normalization.kind}
 
-    def _settled(self) -> tuple[FloatArray, Segment]:
-        """Return all examples stored now, in one segment, and their vectors."""
-        state = self._state
-        if state.base.vectors is None:
+    def _settled(self) -> Segment:
+        """Return all examples stored now, in one segment."""
+        rows = self._rows
+        if rows.base.vectors is None:
             raise InvalidInputError(f"the store {self.where!r} keeps no vectors: rebuild it from the features")
-        state.base.check_readable()
-        settled = state.joined() if state.has_changes else state.base
-        return settled.require_vectors(), settled
+        return rows.joined() if rows.has_changes else rows.base
 
-    def _compacted(self, state: StoreState) -> Segment:
-        if state.base.vectors is None:
+    def _compacted(self) -> _Rows:
+        rows = self._rows
+        if not rows.has_changes:
+            return rows
+        if rows.base.vectors is None:
             raise InvalidInputError(
                 f"the store {self.where!r} keeps no vectors, so its index cannot be rebuilt: build it again from the "
                 "features"
             )
-        joined = state.joined()
-        return replace(joined, index=rebuild_index(joined.require_vectors(), self.options))
+        joined = rows.joined()
+        base = replace(joined, index=rebuild_index(joined.require_vectors(), self.options))
+        return replace(rows, base=base, added=Segment.empty(self.n_columns))
 
-    def _base(self, segment: Segment, next_id: int) -> IndexedRows:
-        return IndexedRows(segment=segment, options=self.options, normalization=self._normalization, next_id=next_id)
-
-    def _make(self, change: Change) -> None:
-        """Make a change durable, then visible. An interrupt between leaves a journal that is longer than we know."""
-        if not len(change.ids):
-            return
-        state = self._after(change)
-        if state.journal is not None:
-            state = replace(state, journal=state.journal.append(change))
-        self._state = state
-
-    def _after(self, change: Change) -> StoreState:
-        state = self._state
-        if isinstance(change, Removed):
-            return replace(state, base=state.base.without(change.ids), added=state.added.without(change.ids))
-        next_id = state.next_id + len(change.ids)
-        continues = np.array_equal(change.ids, np.arange(state.next_id, next_id))
-        if change.features.shape[1] != self.n_columns or not continues or next_id > MAX_ID:
-            raise StorageError("the journal does not continue this store: it was replaced; restore it from a backup")
-        texts = [change.texts[row] for row in range(len(change.ids))]
-        vectors = change.features if change.normalized else self._normalization(change.features)
-        added = state.added.extended(vectors, change.ids, change.labels, texts, state.base.index)
-        return replace(state, added=added, next_id=next_id)
+    def _none_added(self) -> Added:
+        ids = np.empty(0, np.int64)
+        vectors = np.empty((0, self.n_columns), np.float32)
+        return Added(ids=ids, labels=ids, texts=PackedTexts.pack([]), vectors=vectors)
 
     def _checked_features(self, features: object) -> FloatArray:
         matrix = float_matrix(features, "features", dtype=np.float32)
@@ -382,12 +484,30 @@ class Datastore(Shown):
         return matrix
 
 
-def _is_still_at(stored: FolderContent, path: Path) -> bool:
-    """Say whether `path` is the folder that a store was loaded from, and has not vanished since."""
-    if path.resolve() != stored.path.resolve():
-        return False
-    try:
-        generation_of(path)
-    except StorageError:
-        return False
-    return True
+def _read_rows(part: Part) -> IndexedRows:
+    """Return the examples that were stored when the store was built or compacted; ValueError where they are others."""
+    if part.growing is None:
+        raise ValueError("its columns are missing")
+    state, arrays = from_plain(_State, part.state), dict(part.arrays)
+    n_columns, next_id = part.growing.n_columns, part.growing.next_id
+    check_arrays(arrays, _ARRAYS, {"columns": n_columns})
+    ids, texts = arrays["ids"], PackedTexts.from_arrays(arrays)
+    if len(ids) != len(texts):
+        raise ValueError("its arrays have different lengths")
+    if not 0 <= next_id <= MAX_ID or (len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[-1] >= next_id)):
+        raise ValueError("its ids do not rise")
+    vectors = arrays["vectors"] if state.keep_vectors else None
+    if vectors is None:
+        check_keeps_vectors(state.index)
+    else:
+        check_range(vectors)  # short ones may be all that is left of longer ones
+    if vectors is not None and (state.index.factory == "Flat" or _INDEX not in part.files):
+        index: Index = ExactIndex(vectors)
+    else:
+        index = read_index(part.path_of(_INDEX), (len(ids), n_columns), vectors, state.index)
+    return IndexedRows(
+        segment=Segment.of(vectors, ids, arrays["labels"], texts, index),
+        options=state.index,
+        normalization=Normalization.from_arrays(state.normalize, arrays, index.n_columns),
+        next_id=next_id,
+    )

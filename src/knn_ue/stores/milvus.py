@@ -4,15 +4,16 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval
 
 from knn_ue.arrays import FloatArray, IntArray, check_positive, float_matrix, id_vector, label_vector
 from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError
-from knn_ue.storage import FolderContent, parse_folder, write_folder
+from knn_ue.folder import Part, as_written, from_plain, open_folder, to_plain, write_folder
 from knn_ue.stores.contract import StoredRows
 from knn_ue.stores.milvus_address import SCHEME, MilvusAddress, MilvusIndex, chosen_index
 from knn_ue.stores.milvus_calls import MilvusCalls, check_address
@@ -33,6 +34,23 @@ from knn_ue.types import Neighbors, Progress
 
 KIND = SCHEME
 _COUNT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """What a folder holds of it."""
+
+    host: str
+    port: Annotated[int, Interval(ge=1, le=65535)]
+    collection: str
+    consistency: str
+    timeout: Annotated[float, Interval(gt=0, le=1e6)]
+    tls: bool
+    collection_identity: str
+    n_columns: Annotated[int, Interval(ge=1, le=1 << 24)]
+    index: str
+    n_built: Annotated[int, Interval(ge=0, le=1 << 62)]
+    normalize: Normalize
 
 
 class MilvusStore:
@@ -174,7 +192,7 @@ class MilvusStore:
     @classmethod
     def load(cls, path: str | Path) -> "MilvusStore":
         """Open the collection that a folder refers to, after checking that it is still the same one."""
-        return parse_folder(path, cls._from_stored, kind=KIND)
+        return cls.from_part(open_folder(path, kind=KIND))
 
     @classmethod
     def drop(cls, address: str) -> None:
@@ -295,9 +313,6 @@ class MilvusStore:
         patient.finish(lambda done: None if progress is None else progress("index", done, n_rows), n_rows)
         self._counted(None)
 
-    def check_unchanged(self) -> None:
-        """Other processes may change the rows at any time: every search sees them, so nothing can be lost by it."""
-
     def check_reachable(self) -> None:
         """Raise `StoreUnreachableError` unless Milvus finds the collection now."""
         self._calls.count()
@@ -322,31 +337,47 @@ class MilvusStore:
             last = int(rows.ids[-1])
             yield rows
 
-    def save(self, path: str | Path) -> str:
+    def save(self, path: str | Path) -> None:
         """Write a reference to the collection, without secrets, into the folder `path`; copies share the rows."""
-        address = self._calls.address
-        return write_folder(
-            path,
-            kind=KIND,
-            options={
-                "host": address.host,
-                "port": address.port,
-                "collection": address.collection,
-                "consistency": address.consistency,
-                "timeout": address.timeout,
-                "tls": address.tls,
-                "collection_identity": self._identity,
-                "n_columns": self._n_columns,
-                "index": self._index,
-                "n_built": self._n_built,
-                "normalize": self._normalization.kind,
-            },
-            arrays=self._normalization.to_arrays(),
-        )
+        write_folder(path, self.to_part())
 
-    def snapshot(self) -> "MilvusStore":
+    def to_part(self) -> Part:
+        """Return a reference to the collection."""
+        address = self._calls.address
+        state = _State(
+            host=address.host,
+            port=address.port,
+            collection=address.collection,
+            consistency=address.consistency,
+            timeout=address.timeout,
+            tls=address.tls,
+            collection_identity=self._identity,
+            n_columns=self._n_columns,
+            index=self._index,
+            n_built=self._n_built,
+            normalize=self._normalization.kind,
+        )
+        return Part(kind=KIND, state=to_plain(state), arrays=self._normalization.to_arrays())
+
+    def detached(self) -> "MilvusStore":
         """Return the store itself: it lives on a server, and cannot be copied for a moment."""
         return self
+
+    @property
+    def live(self) -> None:
+        """None: its rows are in no folder."""
+        return None
+
+    @property
+    def name(self) -> str:
+        """The name of its collection."""
+        return self._calls.address.collection
+
+    def prepared(self, features: FloatArray) -> FloatArray:
+        """Return features (n, d) as they are stored, after checking them."""
+        vectors = self.normalized(features)
+        check_range(vectors)
+        return vectors
 
     def _write(self, rows: StoredRows) -> Iterator[int]:
         """Write the rows in chunks and yield how many are acknowledged."""
@@ -372,28 +403,24 @@ class MilvusStore:
         self._count = None if count is None or change is None else (count[0], count[1] + change)
 
     @classmethod
-    def _from_stored(cls, stored: FolderContent) -> "MilvusStore":
-        options = stored.options
-        try:
+    def from_part(cls, part: Part) -> "MilvusStore":
+        """Open what `to_part` described."""
+        with as_written(part.where, "reference to a store"):
+            state = from_plain(_State, part.state)
             names = ("host", "port", "collection", "consistency", "timeout", "tls")
-            address = MilvusAddress(**{name: options[name] for name in names})
-            n_columns, identity = int(options["n_columns"]), str(options["collection_identity"])
+            address = MilvusAddress(**{name: getattr(state, name) for name in names})
             store = cls(
                 MilvusCalls(address),
-                identity=identity,
-                n_columns=n_columns,
-                index=chosen_index(options["index"], 0, 1),
-                n_built=int(options["n_built"]),
-                normalization=Normalization.from_arrays(options["normalize"], stored.arrays, n_columns),
+                identity=state.collection_identity,
+                n_columns=state.n_columns,
+                index=chosen_index(state.index, 0, 1),
+                n_built=state.n_built,
+                normalization=Normalization.from_arrays(state.normalize, dict(part.arrays), state.n_columns),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(
-                f"{stored.path} does not hold a valid reference to a store ({error}): restore it from a backup"
-            ) from None
         found = store._calls.existing()
-        if (found.identity, found.n_columns) != (identity, n_columns):
+        if (found.identity, found.n_columns) != (state.collection_identity, state.n_columns):
             raise StorageError(
-                f"the store {address} is not the one that {stored.path} was fitted with (another identity or number of "
+                f"the store {address} is not the one that {part.where} was fitted with (another identity or number of "
                 "columns): restore the collection, or refit"
             )
         return store

@@ -10,7 +10,7 @@ import numpy as np
 
 from knn_ue.arrays import IntArray, check_length, id_vector, text_tuple
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage.tensors import valid_unicode
+from knn_ue.folder.tensors import valid_unicode
 from knn_ue.stores.contract import StoredRows
 
 TEXT_BYTES = 65_535

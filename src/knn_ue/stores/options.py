@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from knn_ue.arrays import FloatArray, check_choice, check_not_empty, check_positive
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage.tensors import stored_array
+from knn_ue.folder.tensors import stored_array
 from knn_ue.stores.exact import row_squared_norms
 
 _MAX_LENGTH = 200

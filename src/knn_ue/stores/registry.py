@@ -1,21 +1,20 @@
 """The registry of stores: a kind -> how to open a folder of that kind, and how to build or open one at an address.
 
 To add a store: one file with a class that keeps `NeighborStore`, and one entry in `STORES`. Its key is the kind that
-its `save` writes into the folder, and the scheme of its addresses ("milvus" for "milvus://host:19530/name").
+its `to_part` says, and the scheme of its addresses ("milvus" for "milvus://host:19530/name").
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import kind_of
+from knn_ue.folder import Part, open_folder, replace_fitted
 from knn_ue.stores import milvus, milvus_calls
-from knn_ue.stores.contract import MEMORY, NeighborStore, RemoteStore, StoredRows
+from knn_ue.stores.contract import MEMORY, NeighborStore, RemoteStore, StoredRows, tunable
 from knn_ue.stores.datastore import Datastore
-from knn_ue.stores.folder import KIND
 from knn_ue.stores.options import IndexOptions, Normalization
 from knn_ue.stores.stored_rows import datastore_of, join_rows
 
@@ -46,13 +45,13 @@ class StoreMover(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreKind:
-    """One kind of store: `load` opens the folder that its `save` wrote; `build` and `open` take an address.
+    """One kind of store: `load` opens the part of a folder that its `to_part` made; `build` and `open` take an address.
 
     `check` raises before any work where nothing can be built at an address; `move_to` writes the rows of another store
     there, ids and all. `several` says whether a calibrator may keep several of them that change together.
     """
 
-    load: Callable[[Path], NeighborStore]
+    load: Callable[[Part], NeighborStore]
     build: StoreBuilder | None = None
     open: Callable[[str], NeighborStore] | None = None
     check: Callable[[str, str | IndexOptions], None] | None = None
@@ -61,9 +60,9 @@ class StoreKind:
 
 
 STORES: dict[str, StoreKind] = {
-    KIND: StoreKind(load=Datastore.load),
+    Datastore.kind: StoreKind(load=Datastore.from_part),
     milvus.KIND: StoreKind(
-        load=milvus.MilvusStore.load,
+        load=milvus.MilvusStore.from_part,
         build=milvus.MilvusStore.build,
         open=milvus.MilvusStore.open,
         check=milvus_calls.check_address,
@@ -73,26 +72,49 @@ STORES: dict[str, StoreKind] = {
 }
 
 
-def open_store(place: str | Path) -> NeighborStore:
-    """Open a store by what it is: a folder by the kind it was saved as, an address by its scheme."""
-    if _SCHEME_END in str(place):
+def open_store(place: str | Path | Part) -> NeighborStore:
+    """Open a store by what it is: a folder, or a part of one, by its kind, an address by its scheme."""
+    if not isinstance(place, Part) and _SCHEME_END in str(place):
         address = str(place)
         kind = _kind_at(address)
         if kind.open is None:
             raise InvalidInputError(f"a store at {address!r} cannot be opened by its address: open its folder")
         return kind.open(address)
-    name = kind_of(place)
-    if name not in STORES:
+    part = place if isinstance(place, Part) else open_folder(place)
+    if part.kind not in STORES:
         raise StorageError(
-            f"{place} holds a {name[:40]!r}, which is not a known store ({', '.join(STORES)}): upgrade knn-ue"
+            f"{part.where} holds a {part.kind[:40]!r}, which is not a known store ({', '.join(STORES)}): upgrade knn-ue"
         )
-    return STORES[name].load(Path(place))
+    return STORES[part.kind].load(part)
 
 
 def folder_of(store: NeighborStore) -> Path | None:
     """Return the folder in which a store lives, None where it lives elsewhere."""
     folder = Path(store.where)
     return folder if store.where != MEMORY and folder.is_dir() else None
+
+
+def compact_folder(path: str | Path) -> None:
+    """Rebuild the indexes of a folder, whatever it holds, over the examples stored now; ids stay.
+
+    What was fitted again since is folded in too. Holds a second copy of the vectors while it works.
+    """
+    root = open_folder(path)
+    live = root.live
+    assert live is not None
+    stores = {name: tunable(open_store(part)) for name, part in root.tree().items() if part.growing is not None}
+    with live.change():
+        if not any(store.has_changes for store in stores.values()):
+            return
+        replace_fitted(live, _with_stores(root, {name: store.compacted() for name, store in stores.items()}))
+
+
+def _with_stores(part: Part, stores: Mapping[str, NeighborStore]) -> Part:
+    if part.name in stores:
+        return stores[part.name].to_part()
+    assert part.live is not None
+    parts = {name: _with_stores(inner, stores) for name, inner in part.parts.items()}
+    return replace(part.live.as_now(part), parts=parts)
 
 
 def build_store(

@@ -12,11 +12,10 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage import FolderContent
-from knn_ue.storage.tensors import PackedTexts
+from knn_ue.folder.tensors import PackedTexts
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.faiss_index import build_faiss, check_faiss, check_keeps_vectors
-from knn_ue.stores.options import IndexOptions, check_range
+from knn_ue.stores.options import IndexOptions, Normalization, check_range
 
 
 class Index(Protocol):
@@ -92,8 +91,7 @@ Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels
 class Segment:
     """Rows with rising `ids`, their vectors (if kept), labels, texts, the index over them, and which are `removed`.
 
-    `shared` says that another store may write behind these rows, so that this one may not. `source` is the folder whose
-    files hold the rows; it is asked before they are read, because a mapped file may be cut by someone else.
+    `shared` says that another store may write behind these rows, so that this one may not.
     """
 
     vectors: FloatArray | None
@@ -103,7 +101,6 @@ class Segment:
     index: Index
     removed: BoolArray
     shared: bool = False
-    source: FolderContent | None = None
 
     @classmethod
     def of(
@@ -113,8 +110,6 @@ class Segment:
         labels: IntArray,
         texts: Texts,
         index: Index,
-        *,
-        source: FolderContent | None = None,
     ) -> "Segment":
         """Return a segment in which nothing is removed."""
         return cls(
@@ -124,7 +119,6 @@ class Segment:
             texts=texts,
             index=index,
             removed=np.zeros(len(ids), dtype=bool),
-            source=source,
         )
 
     @classmethod
@@ -142,7 +136,6 @@ class Segment:
 
         `by` another index over the same rows, if given.
         """
-        self.check_readable()
         distances, rows = (by or self.index).search(queries, n_neighbors, self._excluded)
         if not len(self.ids):
             return distances, rows, rows
@@ -161,7 +154,6 @@ class Segment:
 
     def rows_of(self, ids: IntArray) -> IntArray:
         """Return the row of each id, -1 where it is not here or was removed."""
-        self.check_readable()
         rows = np.searchsorted(self.ids, ids)
         rows[rows == len(self.ids)] = -1
         here = rows >= 0
@@ -218,7 +210,6 @@ class Segment:
 
     def live(self) -> tuple[FloatArray, IntArray, IntArray, list[str | None]]:
         """Return copies of vectors, ids, labels and texts of the rows that are not removed."""
-        self.check_readable()
         (rows,) = np.nonzero(~self.removed)
         return (
             self.require_vectors()[rows],
@@ -227,10 +218,15 @@ class Segment:
             [self.texts[row] for row in rows.tolist()],
         )
 
-    def check_readable(self) -> None:
-        """Raise where the mapped file that the rows rest on was written over in place."""
-        if self.source is not None:
-            self.source.check_readable()
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IndexedRows:
+    """A segment without changes, and what it takes to search it and to number what is added."""
+
+    segment: Segment
+    options: IndexOptions
+    normalization: Normalization
+    next_id: int
 
 
 def merged(first: Found, second: Found) -> Found:

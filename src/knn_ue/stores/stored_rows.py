@@ -6,9 +6,8 @@ import numpy as np
 
 from knn_ue.stores.contract import StoredRows
 from knn_ue.stores.datastore import Datastore
-from knn_ue.stores.folder import IndexedRows
 from knn_ue.stores.options import IndexOptions, Normalization, index_options
-from knn_ue.stores.segment import Segment, build_index
+from knn_ue.stores.segment import IndexedRows, Segment, build_index
 
 
 def join_rows(chunks: Sequence[StoredRows], n_columns: int) -> StoredRows:

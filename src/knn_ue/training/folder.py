@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 
 from knn_ue.encoding.model_files import RECORD, read_record
 from knn_ue.errors import StorageError
-from knn_ue.storage.atomic import create_folder, locked, replace_folder, take_lock
+from knn_ue.folder.disk import create_folder, locked, replace_folder, take_lock
 
 __all__ = ["RECORD", "check_target", "disk_errors", "new_model_folder", "read_record", "write_record"]
 

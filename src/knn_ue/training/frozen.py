@@ -11,7 +11,7 @@ import numpy.typing as npt
 from knn_ue.arrays import IntArray
 from knn_ue.encoding.forward import ForwardPass, Piece
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.storage import read_folder, write_folder
+from knn_ue.folder import Part, open_folder, write_folder
 
 _KIND = "frozen-states"
 _BATCH = 32
@@ -91,7 +91,7 @@ class FrozenStates:
             made = dict(pair for numbers in self._batches for pair in self._asked(pieces, numbers).items())
             self._states = [made[number] for number in range(len(pieces))]
         if kept is not None and known is None:  # those of other layers stay: most trainings begin with them
-            write_folder(kept, kind=_KIND, options={}, arrays={"states": np.concatenate(self._states)})
+            write_folder(kept, Part(kind=_KIND, arrays={"states": np.concatenate(self._states)}))
         self._check([pieces[i] for i in self._batches[-1]], self._batches[-1])
 
     @contextmanager
@@ -157,7 +157,7 @@ class FrozenStates:
 def _read(kept: Path | None) -> npt.NDArray[np.float32] | None:
     """Return the states in a folder, None where there are none."""
     try:
-        return None if kept is None else read_folder(kept, kind=_KIND).arrays.get("states")
+        return None if kept is None else open_folder(kept, kind=_KIND).arrays.get("states")
     except StorageError:
         return None
 

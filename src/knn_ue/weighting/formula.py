@@ -11,9 +11,10 @@ it: Temperature Scaling has one weight for all rows, DAC and Mahalanobis a weigh
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Interval
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
@@ -224,6 +225,9 @@ class TemperatureMap:
             terms = np.where(np.asarray(self.slopes) > 0, scores, 0.0) * np.asarray(self.slopes)
             weight: FloatArray = np.maximum(1.0 / (self.intercept + terms.sum(axis=1)), MIN_WEIGHT)
         return weight
+
+
+Temperature = Annotated[float, Interval(ge=_TEMPERATURE_RANGE[0], le=_TEMPERATURE_RANGE[1])]
 
 
 def check_temperature(value: float, name: str = "temperature") -> None:

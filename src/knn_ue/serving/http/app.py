@@ -9,6 +9,7 @@ from fastapi.security import HTTPBearer
 from starlette.middleware.cors import CORSMiddleware
 
 from knn_ue.encoding import Example
+from knn_ue.folder import library_version
 from knn_ue.pipeline.rows import iter_examples
 from knn_ue.serving.http.guard import RequestGuard
 from knn_ue.serving.http.routes import api_routes, page_routes
@@ -18,7 +19,6 @@ from knn_ue.serving.problems import add_handlers
 from knn_ue.serving.work.answering import Work
 from knn_ue.serving.work.service import Service
 from knn_ue.serving.work.state import load_served
-from knn_ue.storage import library_version
 from knn_ue.tasks import TASKS
 
 _ABOUT = """Answers with calibrated confidence, and the training examples that say why.

@@ -154,7 +154,7 @@ def _explained(fitted: Fitted, base: Calibrator, work: Work, outputs: Outputs, f
 
 def _frozen(calibrator: Calibrator) -> Calibrator:
     """Return the calibrator over its stores as they are now, so that a batch never sees half of a change."""
-    return calibrator.with_stores({name: store.snapshot() for name, store in calibrator.stores.items()})
+    return calibrator.with_stores({name: store.detached() for name, store in calibrator.stores.items()})
 
 
 def _cuts(works: Sequence[Work], *, tagging: bool) -> list[int]:

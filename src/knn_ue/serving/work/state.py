@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from knn_ue.errors import InvalidInputError
+from knn_ue.folder import library_version
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.editing import OpenedFolder, version_of
 from knn_ue.pipeline.fitted import store_of
-from knn_ue.storage import library_version
+from knn_ue.pipeline.folder import OpenedFolder
 from knn_ue.stores import NeighborStore
 from knn_ue.tasks import TASKS
 
@@ -18,21 +18,25 @@ _N_SAMPLES = 4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Served:
-    """A UE folder as it was when it was `opened`, with its model; its stores alone grow, by their journals."""
+    """A UE folder that is open, with its model, as it was fitted; its stores alone grow."""
 
-    opened: OpenedFolder
     pipe: UncertaintyPipeline
     loaded_at: float = field(default_factory=time.time)
 
     @property
-    def path(self) -> Path:
+    def opened(self) -> OpenedFolder:
         """The UE folder."""
+        return self.pipe.opened
+
+    @property
+    def path(self) -> Path:
+        """Where the UE folder is."""
         return self.opened.path
 
     @property
     def generation(self) -> str:
-        """The generation of the folder that was read."""
-        return self.opened.version[0]
+        """A name of what the folder holds, which changes with every acknowledged change."""
+        return self.opened.live.seen.generation
 
     @property
     def store(self) -> NeighborStore | None:
@@ -80,17 +84,15 @@ def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
 
 def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:
     """Load the UE folder `path`, after verifying its files; the model of `before` is kept where it is the same."""
-    version = version_of(path)  # first: a change while we read leaves us stale, not wrong
     if before is None:
-        pipe = UncertaintyPipeline.load(path, device=device, trust_remote_code=trust_remote_code)
-    else:
-        pipe = before.pipe.reloaded(path, device=device, trust_remote_code=trust_remote_code)
-        if pipe.task != before.pipe.task:
-            raise InvalidInputError(
-                f"{path.name} now holds a model for {pipe.task}, this server answers {before.pipe.task}: "
-                "start another server for it"
-            )
-    return Served(opened=OpenedFolder(path=path, version=version, fitted=pipe.fitted_), pipe=pipe)
+        return Served(pipe=UncertaintyPipeline.load(path, device=device, trust_remote_code=trust_remote_code))
+    pipe = before.pipe.reloaded(device=device, trust_remote_code=trust_remote_code)
+    if pipe.task != before.pipe.task:
+        raise InvalidInputError(
+            f"{path.name} now holds a model for {pipe.task}, this server answers {before.pipe.task}: "
+            "start another server for it"
+        )
+    return Served(pipe=pipe)
 
 
 def neighbor_note(served: Served) -> str | None:

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -12,26 +11,21 @@ from typing import TypeVar
 
 from knn_ue.adapting import Adaptation
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators import Calibrator
-from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
+from knn_ue.errors import InvalidInputError, KnnUeError, StaleFolderError
 from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.domains import adapt_fitted, forget_domain
-from knn_ue.pipeline.editing import add_rows, edit, edit_stores, remove_rows
-from knn_ue.pipeline.fitted import store_of
+from knn_ue.pipeline.fitted import add_rows
 from knn_ue.pipeline.fitting import refit
 from knn_ue.serving.logs import log
 from knn_ue.serving.problems import ProblemError, busy
 from knn_ue.serving.work.state import Served, load_served
-from knn_ue.storage.atomic import locked, waiting_at_most
-from knn_ue.stores import writable
+from knn_ue.stores import remove_from_all, writable
 from knn_ue.types import Outputs
 
 Result = TypeVar("Result")
 Swapped = Callable[[Served, Served], None]
 
-_ATTEMPTS = 20  # against other writers of the same folder
 _MAX_WAITING = 64
-_SERVE_KNN = "serve a folder fitted with knn-ue"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +40,17 @@ class AdaptOptions:
 class FolderWriter:
     """Holds what is served; every change happens in its one thread, so changes never meet each other.
 
-    Other processes may write to the folder meanwhile: the datastore's journal refuses a change that does not continue
-    what is on disk, and then the folder is read again and the change repeated. `swapped(old, new)` is called, in
-    that thread, when another `Served` takes over. Nobody waits longer than `max_wait` seconds for that thread, nor
-    that thread for another process.
+    Other processes may write to the folder meanwhile: what they did is taken over before a change, or the folder is
+    opened again where they saved, compacted or tuned it. `swapped(old, new)` is called, in that thread, when another
+    `Served` takes over. Nobody waits longer than `max_wait` seconds for that thread, nor that thread for another
+    process.
     """
 
     def __init__(
         self, served: Served, *, device: str, trust_remote_code: bool, max_wait: float, swapped: Swapped
     ) -> None:
         self.served = served
+        self.served.opened.live.max_wait = max_wait
         self.last_error: str | None = None  # of the last attempt to read the folder again
         self._device = device
         self._trust_remote_code = trust_remote_code
@@ -107,7 +102,7 @@ class FolderWriter:
         if self._n_waiting >= _MAX_WAITING:
             raise busy("too_many_changes", f"{self._n_waiting} changes wait for the disk", retry_after=5)
         self._n_waiting += 1
-        queued = self._thread.submit(self._bounded, change)
+        queued = self._thread.submit(change)
         expired: list[bool] = []
         # What has begun is not cancelled by this, and is waited for.
         timer = asyncio.get_running_loop().call_later(self._max_wait, lambda: expired.append(queued.cancel()))
@@ -123,52 +118,40 @@ class FolderWriter:
             timer.cancel()
             self._n_waiting -= 1
 
-    def _bounded(self, change: Callable[[], Result]) -> Result:
-        """Make a change that waits for locks of other processes, all in all, no longer than `max_wait`."""
-        with waiting_at_most(self._max_wait):
-            return change()
-
     def _add(self, encoded: Served, outputs: Outputs) -> tuple[list[int], int]:
-        def change(calibrator: Calibrator) -> list[int]:
-            if self.served.pipe.encoder is not encoded.pipe.encoder:
-                raise ModelChangedError
-            return [int(number) for number in add_rows(calibrator, outputs)]
+        self.check_stores()
 
-        return self._change(change)
+        def change(fitted: Fitted) -> tuple[Fitted, list[int]]:
+            self._check_same_model(encoded)
+            return fitted, [int(number) for number in add_rows(fitted.calibrator, outputs)]
+
+        return self._in_turn(change), self._n_stored()
 
     def _remove(self, example: int) -> int:
-        def change(calibrator: Calibrator) -> list[int]:
+        self.check_stores()
+
+        def change(fitted: Fitted) -> tuple[Fitted, None]:
             try:
-                remove_rows(calibrator.stores.values(), [example])
+                remove_from_all(fitted.calibrator.stores, [example])
             except InvalidInputError:
                 raise ProblemError(
                     404, "unknown_id", f"no example has the id {example} (never added, or removed)"
                 ) from None
-            return []
+            return fitted, None
 
-        return self._change(change)[1]
-
-    def _change(self, change: Callable[[Calibrator], list[int]]) -> tuple[list[int], int]:
-        def changed(calibrator: Calibrator) -> tuple[list[int], int]:
-            _check_writable(calibrator)
-            ids, last = change(calibrator), store_of(calibrator)
-            return ids, 0 if last is None else len(last)
-
-        return self._in_turn(lambda served: edit_stores(served.path, changed, opened=served.opened), _SERVE_KNN)
+        self._in_turn(change)
+        return self._n_stored()
 
     def _refit(self) -> Served:
-        def change(fitted: Fitted) -> tuple[Fitted, None]:
-            return refit(fitted, copy(fitted.calibrator)), None
-
-        self._in_turn(lambda served: edit(served.path, change, opened=served.opened), "there is nothing to refit")
+        self._check_has_stores("there is nothing to refit")
+        self._in_turn(lambda fitted: (refit(fitted, copy(fitted.calibrator)), None))
         return self.served
 
     def _adapt(
         self, encoded: Served, outputs: Outputs, domain: str, weights: FloatArray | None, options: AdaptOptions
     ) -> tuple[Served, Adaptation]:
         def change(fitted: Fitted) -> tuple[Fitted, Adaptation]:
-            if self.served.pipe.encoder is not encoded.pipe.encoder:
-                raise ModelChangedError
+            self._check_same_model(encoded)
             return adapt_fitted(
                 fitted,
                 outputs,
@@ -179,7 +162,7 @@ class FolderWriter:
                 force=options.force,
             )
 
-        adaptation = self._in_turn(lambda served: edit(served.path, change, opened=served.opened))
+        adaptation = self._in_turn(change)
         return self.served, adaptation
 
     def _forget_domain(self, domain: str) -> Served:
@@ -191,80 +174,78 @@ class FolderWriter:
                 )
             return forget_domain(fitted, domain), None
 
-        self._in_turn(lambda served: edit(served.path, change, opened=served.opened))
+        self._in_turn(change)
         return self.served
 
-    def _in_turn(self, work: Callable[[Served], Result], without_examples: str | None = None) -> Result:
-        """Do the work on the folder as it is now; begin again where another process was faster.
-
-        `without_examples` says what to do instead where the method stores none; None where that does not matter.
-        """
-        if without_examples is not None:
-            self._check_has_stores(without_examples)
-        for attempt in range(_ATTEMPTS):
-            with self._turn():
-                self._reload_if_stale()
-                served = self.served
-                try:
-                    result = work(served)
-                except StorageError:
-                    if not served.opened.is_stale() or attempt == _ATTEMPTS - 1:
-                        raise
-                else:
-                    self._reload_if_stale()  # where the whole folder was saved, and not only a journal
-                    return result
-        raise AssertionError("the last attempt returns or raises")
+    def _in_turn(self, change: Callable[[Fitted], tuple[Fitted, Result]]) -> Result:
+        """Change what the folder holds now; where another process saved it, open it again first."""
+        try:
+            result = self.served.opened.edit(change)
+        except StaleFolderError:
+            self._load()
+            result = self.served.opened.edit(change)
+        self._take_over()
+        return result
 
     def check_stores(self) -> None:
         """Raise where examples cannot be stored."""
-        self._check_has_stores(_SERVE_KNN)
-        _check_writable(self.served.pipe.calibrator_)
+        self._check_has_stores("serve a folder fitted with knn-ue")
+        try:
+            for store in self.served.pipe.calibrator_.stores.values():
+                writable(store)
+        except InvalidInputError as error:
+            raise ProblemError(409, "read_only_store", str(error)) from None
 
     def _check_has_stores(self, instead: str) -> None:
         if not self.served.pipe.calibrator_.stores:
             method = self.served.pipe.method_
             raise ProblemError(409, "no_datastore", f"the method {method} stores no examples: {instead}")
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Let the servers of one folder change it in turn: the slower one might otherwise never be first.
+    def _check_same_model(self, encoded: Served) -> None:
+        if self.served.pipe.encoder is not encoded.pipe.encoder:
+            raise ModelChangedError
 
-        The lock is on the whole folder, which stays; a rewrite replaces every folder inside.
-        """
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(locked(self.served.path))
-            except StorageError:
-                raise
-            except OSError:
-                pass  # the folder was replaced: whatever takes its place is read again
-            yield
+    def _n_stored(self) -> int:
+        store = self.served.store
+        return 0 if store is None else len(store)
 
     def _reload_if_stale(self) -> tuple[Served, bool]:
-        return (self._reload(), True) if self.served.opened.is_stale() else (self.served, False)
+        before = self.served
+        try:
+            before.opened.refresh()
+            self._take_over()
+            self.last_error = None
+        except StaleFolderError:
+            self._load()
+        except (KnnUeError, OSError) as error:
+            self._remember(error)
+            raise
+        return self.served, self.served is not before
 
-    def _reload(self) -> Served:
+    def _take_over(self) -> None:
+        """Serve what was fitted since, by us or by others."""
+        before = self.served
+        if before.opened.fitted is not before.pipe.fitted_:
+            self.served = Served(pipe=before.pipe.of_folder(before.pipe.encoder, before.opened))
+            self._swapped(before, self.served)
+
+    def _load(self) -> None:
         before = self.served
         try:
             served = load_served(
                 before.path, device=self._device, trust_remote_code=self._trust_remote_code, before=before
             )
         except (KnnUeError, OSError) as error:
-            if str(error) != self.last_error:  # the watch comes again every second
-                log("reload_failed", level=logging.ERROR, sentence=str(error))
-            self.last_error = str(error)
+            self._remember(error)
             raise
+        served.opened.live.max_wait = self._max_wait
         self.served, self.last_error = served, None
         self._swapped(before, served)
-        return served
 
-
-def _check_writable(calibrator: Calibrator) -> None:
-    try:
-        for store in calibrator.stores.values():
-            writable(store)
-    except InvalidInputError as error:
-        raise ProblemError(409, "read_only_store", str(error)) from None
+    def _remember(self, error: Exception) -> None:
+        if str(error) != self.last_error:  # the watch comes again every second
+            log("reload_failed", level=logging.ERROR, sentence=str(error))
+        self.last_error = str(error)
 
 
 class ModelChangedError(Exception):

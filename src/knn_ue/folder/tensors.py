@@ -20,9 +20,8 @@ from knn_ue.errors import StorageError
 from knn_ue.types import LAYER, Outputs
 
 _DTYPES = {"F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "U8": np.uint8, "BOOL": np.bool_}
-_MAX_HEADER_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 24
-# A mapped file that someone cuts in place ends the process that reads it (SIGBUS). What is small is not worth that.
+# Small files are read whole: mapping them would keep a descriptor and save nothing.
 _MAPPED_BYTES = 1 << 26
 
 
@@ -82,19 +81,16 @@ class StagedRows:
         self._file.close()
 
 
-def map_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], bool]:
+def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a safetensors file that the safetensors library itself finds well-formed.
 
-    They are read into memory where the file is smaller than 64 MiB. Where it is larger they are mapped, which is the
-    second thing returned: reading them then reads the file, which someone may cut in place.
+    They are read into memory where the file is smaller than 64 MiB; where it is larger they are mapped.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-        if length > _MAX_HEADER_BYTES:
-            raise ValueError(f"a header of {length} bytes")
         with safe_open(path, framework="numpy") as tensors:
             names = set(tensors.keys())
         mapped = path.stat().st_size > _MAPPED_BYTES
@@ -108,7 +104,7 @@ def map_arrays(path: Path) -> tuple[dict[str, npt.NDArray[Any]], bool]:
             if start % dtype.itemsize:
                 raise ValueError("its arrays are not aligned")
             arrays[name] = np.asarray(content[start:end]).view(dtype).reshape(header[name]["shape"])
-        return arrays, mapped
+        return arrays
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(f"{path} is not a safetensors file written by knn-ue ({error}): restore it") from None
 

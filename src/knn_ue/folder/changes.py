@@ -1,0 +1,379 @@
+"""`changes.db`: which fitted folder is current, and all that happened since, one transaction per acknowledged change.
+
+SQLite keeps it: rollback journal, `synchronous=FULL`, one writer at a time, readers never wait for long. A connection
+lives for one call. Several processes may write; who changes something first takes over what others changed, under the
+same lock. No write-ahead log: it needs shared memory, which network file systems lack, and leaves files beside the
+database that a copy would miss.
+
+A folder may come from a stranger, so its database must have exactly our tables, pass SQLite's own check, and hold
+values of our types; every value is checked again where it is used.
+"""
+
+import os
+import secrets
+import sqlite3
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from urllib.parse import quote
+
+import numpy as np
+
+from knn_ue.arrays import MAX_CLASSES, FloatArray, IntArray
+from knn_ue.errors import KnnUeError, StorageError
+from knn_ue.folder.disk import RESTORE
+from knn_ue.folder.part import FITTED, FORMAT, Added
+from knn_ue.folder.tensors import PackedTexts, valid_unicode
+
+DATABASE = "changes.db"
+MAX_ID = 1 << 62
+FOREVER = 1e6  # seconds
+_MAX_BLOB = 1 << 30  # SQLite's own limit is just below
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+_TABLES = {
+    "folder": """create table folder (
+        one integer primary key check (one = 1), format integer not null, fitted text not null, sha256 text not null,
+        change integer not null, mark text not null) strict""",
+    "added": """create table added (
+        id integer primary key autoincrement, label integer not null, text text, vector blob not null) strict""",
+    "removed": "create table removed (id integer primary key, change integer not null) strict",
+    "parts": """create table parts (
+        name text primary key, state text, arrays blob, change integer not null) strict""",
+    "requests": "create table requests (key text primary key, asked text not null, answer text not null) strict",
+}
+_BUILT_IN = {"sqlite_sequence", "sqlite_autoindex_parts_1", "sqlite_autoindex_requests_1"}
+_NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_UNLOCK", "SQLITE_IOERR_CHECKRESERVEDLOCK")
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_MISMATCH")
+
+# SQLite must not be carried across a fork: a process forks between two transactions, never within one.
+_one_at_a_time = RLock()
+os.register_at_fork(
+    before=_one_at_a_time.acquire, after_in_parent=_one_at_a_time.release, after_in_child=_one_at_a_time.release
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What a folder is now: the name and checksum of its immutable part, and the number of its last change."""
+
+    fitted: str
+    sha256: str
+    change: int
+
+    @property
+    def generation(self) -> str:
+        """A name that changes with every acknowledged change, and that no other folder ever has."""
+        return f"{self.fitted.removeprefix('fitted-')}.{self.change}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredPart:
+    """A part that was fitted again, or came later: its parameters and arrays as JSON and safetensors; None if gone."""
+
+    state: str | None
+    arrays: bytes | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class News:
+    """What happened since a change: rows that were added and removed, and the parts that are others now."""
+
+    head: Head
+    next_id: int
+    added: Added
+    removed: IntArray
+    parts: Mapping[str, StoredPart]
+
+
+class Transaction:
+    """One change of a folder, made by its methods; nothing of it is seen, or lasts, unless all of it does."""
+
+    def __init__(self, database: sqlite3.Connection, head: Head | None, path: Path) -> None:
+        self._database = database
+        self.path = path
+        self.head = head
+        self.number = 0 if head is None else head.change + 1  # of this change
+        self.is_change = False
+
+    def news(self, since: int, after_id: int, n_columns: int) -> News:
+        """Return what happened after the change `since` and the id `after_id`."""
+        return _news(self._database, self._now, since, after_id, n_columns)
+
+    def add(self, labels: IntArray, texts: Sequence[str | None], vectors: FloatArray, *, first: int) -> IntArray:
+        """Add examples, and return their ids, all at least `first`."""
+        next_id = _next_id(self._database)
+        if not first <= next_id <= MAX_ID - len(labels):
+            raise StorageError(f"{self.path} gives ids that are in use: it is damaged; {RESTORE}")
+        ids = np.arange(next_id, next_id + len(labels))
+        self.insert(ids, labels, texts, vectors)
+        return ids
+
+    def insert(self, ids: IntArray, labels: IntArray, texts: Sequence[str | None], vectors: FloatArray) -> None:
+        """Add examples that have their ids already."""
+        self._database.executemany(
+            "insert into added (id, label, text, vector) values (?, ?, ?, ?)",
+            (
+                (number, label, None if text is None else valid_unicode(text), vector.tobytes())
+                for number, label, text, vector in zip(ids.tolist(), labels.tolist(), texts, vectors, strict=True)
+            ),
+        )
+        self.is_change = True
+
+    def remove(self, ids: IntArray) -> None:
+        """Remove examples by id, added ones and others."""
+        self._database.executemany("delete from added where id = ?", ((number,) for number in ids.tolist()))
+        self._database.executemany(
+            "insert or ignore into removed values (?, ?)", ((number, self.number) for number in ids.tolist())
+        )
+        self.is_change = True
+
+    def put(self, name: str, part: StoredPart) -> None:
+        """Give the folder another part of this name, or take it away."""
+        if len(part.arrays or b"") > _MAX_BLOB or len(part.state or "") > _MAX_BLOB:
+            raise StorageError(f"{name} is larger than {_MAX_BLOB} bytes: nothing was changed, use fewer rows")
+        self._database.execute(
+            "insert or replace into parts values (?, ?, ?, ?)", (name, part.state, part.arrays, self.number)
+        )
+        self.is_change = True
+
+    def begin(self, fitted: str, sha256: str, next_id: int, *, folded: Collection[str] | None) -> None:
+        """Make another immutable folder the current one, and forget all rows, and the parts that are `folded` into it.
+
+        Without `folded` it is about something else: nothing that happened before is kept.
+        """
+        self._database.execute("delete from added")
+        self._database.execute("delete from removed")
+        if folded is None:
+            self._database.execute("delete from parts")
+            self._database.execute("delete from requests")
+        else:
+            self._database.executemany("delete from parts where name = ?", ((name,) for name in folded))
+            next_id = max(next_id, _next_id(self._database))
+        self._database.execute("delete from sqlite_sequence where name = 'added'")
+        self._database.execute("insert into sqlite_sequence values ('added', ?)", (next_id - 1,))
+        row = (1, FORMAT, fitted, sha256, self.number, "")
+        self._database.execute("insert or replace into folder values (?, ?, ?, ?, ?, ?)", row)
+        self.head = Head(fitted=fitted, sha256=sha256, change=self.number)
+        self.is_change = True
+
+    def answered(self, key: str) -> tuple[str, str] | None:
+        """Return what was asked and answered under an idempotency key, None where it is new."""
+        row = self._database.execute("select asked, answer from requests where key = ?", (key,)).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def answer(self, key: str, asked: str, answer: str) -> None:
+        """Remember the answer to the request with this key, together with what it changes."""
+        self._database.execute("insert into requests values (?, ?, ?)", (key, asked, answer))
+
+    @property
+    def _now(self) -> Head:
+        assert self.head is not None  # only a first `begin` goes before it
+        return self.head
+
+
+def head_of(folder: Path) -> Head:
+    """Return what the folder is now."""
+    with _connected(folder, FOREVER) as database:
+        return _head(database, folder)
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether the database names what was fitted; not so where the first save never ended."""
+    with _connected(folder, FOREVER) as database:
+        return _has(database) and bool(database.execute("select count(*) from folder").fetchone()[0])
+
+
+def read_changes(folder: Path, since: int = -1, after_id: int = -1, n_columns: int = 0) -> News:
+    """Return what happened to the folder after the change `since` and the id `after_id`, as of one moment."""
+    with _connected(folder, FOREVER) as database:
+        database.execute("begin")
+        return _news(database, _head(database, folder), since, after_id, n_columns)
+
+
+def check_database(folder: Path) -> None:
+    """Raise unless the database is whole and ours: asked once, when a folder is opened."""
+    with _connected(folder, FOREVER) as database:
+        said = database.execute("pragma quick_check(1)").fetchone()[0]
+        if said != "ok":
+            raise StorageError(f"{folder / DATABASE} is damaged ({str(said)[:100]}): {RESTORE}")
+
+
+def copy_database(folder: Path, target: Path) -> Head:
+    """Copy the database as it is at one moment to the new folder `target`; return what it says."""
+    with _connected(folder, FOREVER) as database, closing(sqlite3.connect(target / DATABASE)) as copy:
+        database.backup(copy)
+        copy.execute("pragma synchronous = full")
+    return head_of(target)
+
+
+@contextmanager
+def transaction(folder: Path, *, wait: float = FOREVER, create: bool = False) -> Iterator[Transaction]:
+    """Change the folder in turn with all other writers: what the block does lasts, whole, once it ends well.
+
+    Waits for the turn no longer than `wait` seconds.
+    """
+    with _connected(folder, wait, create=create) as database:
+        database.execute("begin immediate")
+        try:
+            if create and not database.execute("select count(*) from sqlite_schema").fetchone()[0]:
+                for sql in _TABLES.values():
+                    database.execute(sql)
+            empty = not database.execute("select count(*) from folder").fetchone()[0] if create else False
+            change = Transaction(database, None if empty else _head(database, folder), folder)
+            yield change
+            if change.is_change:
+                _commit(database, change, folder)
+        finally:
+            if database.in_transaction:
+                database.execute("rollback")
+
+
+def _commit(database: sqlite3.Connection, change: Transaction, folder: Path) -> None:
+    """Commit; where the disk reports an error, find out what became of it: what was made is never told as undone."""
+    mark = secrets.token_hex(8)
+    database.execute("update folder set change = ?, mark = ?", (change.number, mark))
+    try:
+        database.execute("commit")
+    except sqlite3.Error as error:
+        if database.in_transaction:
+            database.execute("rollback")
+        row = database.execute("select mark from folder").fetchone()
+        if row is None or row[0] != mark:
+            raise
+        try:  # what follows it on the disk confirms it
+            database.execute("update folder set mark = ?", (secrets.token_hex(8),))
+        except sqlite3.Error:
+            raise StorageError(
+                f"{folder} was changed, but the disk does not confirm that it will last ({error}): look before you "
+                "repeat it"
+            ) from error
+
+
+@contextmanager
+def _connected(folder: Path, wait: float, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    path = folder / DATABASE
+    with _one_at_a_time, _database_errors(path, wait):
+        _check_files(path, create=create)
+        mode = "rwc" if create else "rw"
+        database = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=wait, isolation_level=None
+        )
+        with closing(database):
+            for pragma in ("trusted_schema = off", "cell_size_check = on", "synchronous = full", "temp_store = memory"):
+                database.execute(f"pragma {pragma}")
+            if database.execute("pragma journal_mode").fetchone()[0] == "wal":
+                raise StorageError(f"{path} is not a database of ours: {RESTORE}")
+            if create:
+                database.execute("pragma auto_vacuum = full")  # what was folded into a fitted part takes no space
+            # Truncated, not deleted: the end of a change is then synced too.
+            database.execute("pragma journal_mode = truncate")
+            _check_tables(database, path)
+            yield database
+
+
+def _check_files(path: Path, *, create: bool) -> None:
+    """Raise where opening the database could touch anything else: a link, a pipe, or a journal that names others."""
+    journal = path.with_name(f"{path.name}-journal")
+    for file in (path, journal):
+        if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
+            raise StorageError(f"{file} is not a plain file: do not trust this folder")
+    if not create and not path.exists():
+        if not path.parent.exists():
+            raise StorageError(f"the folder {path.parent} does not exist: check the path")
+        raise StorageError(
+            f"{path.parent} has no {DATABASE}, so it is not a knn-ue folder or was never saved completely: give a "
+            "folder that knn-ue fit or save wrote"
+        )
+    if journal.exists() and journal.stat().st_size >= 16:
+        with journal.open("rb") as content:
+            content.seek(-8, os.SEEK_END)
+            if content.read() == _SUPER_JOURNAL:
+                raise StorageError(f"{journal} names other files, as none of ours does: do not trust this folder")
+
+
+def _check_tables(database: sqlite3.Connection, path: Path) -> None:
+    found = dict(database.execute("select name, sql from sqlite_schema").fetchall())
+    if found and {name: sql for name, sql in found.items() if name not in _BUILT_IN} != _SCHEMA:
+        raise StorageError(f"{path} has other tables than ours: do not trust this folder")
+
+
+_SCHEMA = {name: sql.replace("create table", "CREATE TABLE", 1) for name, sql in _TABLES.items()}
+
+
+def _head(database: sqlite3.Connection, folder: Path) -> Head:
+    row = database.execute("select format, fitted, sha256, change from folder").fetchone() if _has(database) else None
+    if row is None:
+        raise StorageError(f"{folder} was never saved completely: save it again")
+    if row[0] != FORMAT:
+        raise StorageError(
+            f"{folder} has format {row[0]}, this version reads {FORMAT}: refit, or upgrade with pip install -U knn-ue"
+        )
+    if not FITTED.fullmatch(row[1]):
+        raise StorageError(f"{folder / DATABASE} names a folder that cannot be ours: do not trust this folder")
+    return Head(fitted=row[1], sha256=row[2], change=row[3])
+
+
+def _has(database: sqlite3.Connection) -> bool:
+    return bool(database.execute("select count(*) from sqlite_schema").fetchone()[0])
+
+
+def _next_id(database: sqlite3.Connection) -> int:
+    said = database.execute("select coalesce(max(seq), -1) from sqlite_sequence where name = 'added'").fetchone()[0]
+    if not isinstance(said, int):
+        raise StorageError(f"its next id is no number: {RESTORE}")
+    return said + 1
+
+
+def _news(database: sqlite3.Connection, head: Head, since: int, after_id: int, n_columns: int) -> News:
+    rows = database.execute(
+        "select id, label, text, vector from added where id > ? order by id", (after_id,)
+    ).fetchall()
+    removed = database.execute("select id from removed where change > ? order by id", (since,)).fetchall()
+    parts = database.execute("select name, state, arrays from parts where change > ?", (since,)).fetchall()
+    return News(
+        head=head,
+        next_id=_next_id(database),
+        added=_added(rows, n_columns),
+        removed=np.array([number for (number,) in removed], dtype=np.int64),
+        parts={name: StoredPart(state=state, arrays=arrays) for name, state, arrays in parts},
+    )
+
+
+def _added(rows: Sequence[tuple[int, int, str | None, bytes]], n_columns: int) -> Added:
+    if any(len(vector) != 4 * n_columns for *_, vector in rows):
+        raise StorageError(f"an example that was added does not have {n_columns} columns: {RESTORE}")
+    vectors = np.frombuffer(b"".join(vector for *_, vector in rows), dtype=np.float32).reshape(len(rows), n_columns)
+    ids = np.array([number for number, *_ in rows], dtype=np.int64)
+    labels = np.array([label for _, label, *_ in rows], dtype=np.int64)
+    if len(rows) and not (ids[0] >= 0 and ids[-1] <= MAX_ID and labels.min() >= 0 and labels.max() < MAX_CLASSES):
+        raise StorageError(f"an example that was added has an id or a label that none can have: {RESTORE}")
+    if not np.isfinite(vectors).all():
+        raise StorageError(f"an example that was added has a feature that is no number: {RESTORE}")
+    return Added(ids=ids, labels=labels, texts=PackedTexts.pack([text for _, _, text, _ in rows]), vectors=vectors)
+
+
+@contextmanager
+def _database_errors(path: Path, wait: float) -> Iterator[None]:
+    """Turn what SQLite reports into one sentence."""
+    try:
+        yield
+    except KnnUeError:
+        raise
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "")
+        said = f"{path} cannot be used ({error})"
+        if name == "SQLITE_BUSY":
+            said = f"{path.parent} is still being written by another process after {wait:.3g} s: nothing was changed"
+            raise StorageError(f"{said}, try again") from error
+        if name in _NO_LOCKS or name.startswith("SQLITE_PROTOCOL"):
+            raise StorageError(f"{said}: its file system cannot lock files; keep the folder on a local disk") from error
+        if name.startswith(_DAMAGED) or isinstance(error, sqlite3.DataError) or "decode" in str(error):
+            raise StorageError(f"{said}: {RESTORE}") from error
+        if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            raise StorageError(f"{said}: check the permissions of {path.parent}") from error
+        raise StorageError(f"{said}: nothing was changed; free space or check the disk, then try again") from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be used ({error.strerror or error}): check its permissions") from error
