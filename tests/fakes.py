@@ -1,12 +1,13 @@
 """Stand-ins whose answers are known without any fitting."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 
 from knn_ue.answers import Explanation, NeighborExample
 from knn_ue.arrays import softmax
-from knn_ue.calibrators import Calibrator, SavedState
+from knn_ue.calibrators import Calibrator
 from knn_ue.entities import find_entities
 
 
@@ -30,12 +31,9 @@ class FixedTemperature(Calibrator):
         self.n_calls += 1
         return softmax(outputs.logits / self.temperature)
 
-    def _state(self):
-        return SavedState(options={"temperature": self.temperature})
-
-    @classmethod
-    def _from_stored(cls, stored, _stores):
-        return cls(stored.options["temperature"])
+    @dataclass(frozen=True, kw_only=True)
+    class State:
+        temperature: float
 
 
 class Flipping(FixedTemperature):

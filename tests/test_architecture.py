@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "knn_ue"
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
-LIGHT = {"numpy", "safetensors"}
+LIGHT = {"numpy", "safetensors", "annotated_types"}
 LAYERS = ("ground", "maths", "parts", "joins", "edges")
 
 

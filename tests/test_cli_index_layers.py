@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from knn_ue.storage import folder as storage
 
 from cli_files import data_of, read_lines, run, write_rows
 from knn_ue.pipeline import UncertaintyPipeline, editing
-from knn_ue.storage import folder as storage
 from tiny_models import N_LAYERS, text_rows, tiny_model
 
 pytest.importorskip("torch")

@@ -91,7 +91,7 @@ def test_the_pipeline_of_the_page_on_hugging_face_runs_on_a_tiny_model():
     exec(compile(pipeline_block(ROOT / "docs" / "hugging_face.md"), "hugging_face.md", "exec"), found)
 
     assert {"label", "score", "familiarity", "neighbors"} <= found["answer"].to_dict().keys()
-    assert Path("ue", "meta.json").exists()
+    assert Path("ue", "changes.db").exists()
 
 
 @pytest.mark.parametrize("table", ["entities", "rivals", "detectors"])

@@ -182,13 +182,13 @@ def test_mean_of_an_empty_span_is_undefined():
 
 
 def test_views_in_half_precision_are_kept_as_they_are(tmp_path):
-    from knn_ue.storage import read_folder, write_folder
-    from knn_ue.storage.tensors import outputs_from_arrays, outputs_to_arrays
+    from knn_ue.folder import Part, open_folder, write_folder
+    from knn_ue.folder.tensors import outputs_from_arrays, outputs_to_arrays
 
     views = np.random.default_rng(0).normal(size=(6, 2, 3)).astype(np.float16)
-    write_folder(tmp_path / "kept", kind="kept", options={}, arrays=outputs_to_arrays(outputs_of(views)))
+    write_folder(tmp_path / "kept", Part(kind="kept", arrays=outputs_to_arrays(outputs_of(views))))
 
-    read = outputs_from_arrays(read_folder(tmp_path / "kept").arrays, None)
+    read = outputs_from_arrays(open_folder(tmp_path / "kept").arrays, None)
 
     assert read.views.dtype == np.float16
     np.testing.assert_array_equal(read.views, views)

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from knn_ue.pipeline.editing import add_rows, edit_stores
+from knn_ue.storage import read_folder, write_folder
 
 from cli_files import data_of, read_lines, run, write_rows
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.methods import make_calibrator
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.editing import add_rows, edit_stores
-from knn_ue.storage import read_folder, write_folder
 from knn_ue.stores import STORES, Datastore, NeighborStore, StoreKind, TunableStore, WritableStore, open_store
 from knn_ue.types import Neighbors
 from marks import slow_but

@@ -10,6 +10,7 @@ spacy = pytest.importorskip("spacy")
 
 from spacy.tokens import DocBin, Span  # noqa: E402
 
+from held import fitted_in  # noqa: E402
 from knn_ue import UncertaintyPipeline  # noqa: E402
 from knn_ue.errors import InvalidInputError, NotFittedError, StorageError  # noqa: E402
 from knn_ue.spacy import EntityConfidence  # noqa: E402
@@ -137,10 +138,10 @@ def test_a_folder_taken_out_of_its_pipeline_says_where_it_belongs(nlp, tmp_path)
 
 def test_a_damaged_folder_is_refused_in_one_sentence(nlp, tmp_path):
     nlp.to_disk(tmp_path / "saved")
-    meta = tmp_path / "saved" / "knn_ue_entities" / "meta.json"
+    meta = fitted_in(tmp_path / "saved" / "knn_ue_entities") / "fitted.json"
     meta.write_text(meta.read_text().replace('"renamed"', '"renamd"'))
 
-    with pytest.raises(StorageError, match=r"meta\.json") as error:
+    with pytest.raises(StorageError, match=r"fitted\.json") as error:
         spacy.load(tmp_path / "saved")
     assert "\n" not in str(error.value)
 

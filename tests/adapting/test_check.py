@@ -14,7 +14,7 @@ from knn_ue.adapting import (
     prior_unchanged,
 )
 from knn_ue.adapting.check import GATE, cross_validated
-from knn_ue.storage.schema import read_plain
+from knn_ue.folder import from_plain
 
 
 def scores(n=60, *, says=0.97, right=0.7, seed=0):
@@ -220,15 +220,15 @@ def test_no_entity_among_the_labels_leaves_entities_as_they_are():
 def test_what_is_saved_is_read_back():
     found = adapt_units({"rows": scores(), "entities": scores(seed=1)})
 
-    assert read_plain(Adaptation, found.to_plain()) == found
+    assert from_plain(Adaptation, found.to_plain()) == found
 
 
 def test_a_scale_beyond_its_bound_is_refused_when_read():
     plain = adapt_units({"rows": scores()}).to_plain()
     plain["units"]["rows"]["log_scale"] = float("nan")
 
-    with pytest.raises(ValueError, match="log_scale must be a finite number"):
-        read_plain(Adaptation, plain)
+    with pytest.raises(ValueError, match=r"units\.rows\.log_scale: input should be a finite number"):
+        from_plain(Adaptation, plain)
 
 
 @pytest.mark.slow

@@ -142,7 +142,7 @@ def test_the_gain_is_twice_the_difference_of_the_log_likelihoods():
 def test_a_weight_that_is_not_positive_is_refused():
     probs, labels = some_rows()
 
-    with pytest.raises(InvalidInputError, match="sample weights must be positive"):
+    with pytest.raises(InvalidInputError, match="sample weights must lie within 1e-100"):
         LabeledScores.of_probs(probs, labels, weights=np.zeros(60))
 
 

@@ -10,7 +10,7 @@ from knn_ue.demo import minilm, run_text_demo, text_demo
 from knn_ue.demo.cache import key_of_program
 from knn_ue.demo.text_demo import Size
 from knn_ue.errors import MissingExtraError
-from knn_ue.storage import generation_of
+from knn_ue.folder import head_of
 from tiny_models import text_rows, tiny_model
 
 pytest.importorskip("torch")
@@ -101,7 +101,7 @@ def test_the_second_run_neither_trains_nor_encodes_and_finds_the_same(result, ag
     assert {"train", "encode"} <= set(result.seconds)
     assert not {"train", "encode"} & set(second.seconds)
     assert second.summary() == result.summary()
-    assert generation_of(second.ue) == generation_of(result.ue)
+    assert head_of(second.ue) == head_of(result.ue)
 
 
 def test_a_run_from_nothing_finds_the_same(result, elsewhere):
@@ -119,7 +119,7 @@ def test_other_texts_are_not_taken_from_the_cache(again, tmp_path, monkeypatch):
 
 
 def test_what_is_damaged_in_the_cache_is_made_again(result, again, tmp_path):
-    damaged = list((tmp_path / "out" / "cache").glob("outputs-*/*.safetensors"))
+    damaged = list((tmp_path / "out" / "cache").glob("outputs-*/*/*.safetensors"))
     for path in damaged:
         path.write_bytes(path.read_bytes()[:-4] + b"junk")
 
@@ -157,7 +157,7 @@ def test_the_folder_is_written_again_when_the_program_has_changed(result, again,
     here = key_of_program
     monkeypatch.setattr(text_demo, "key_of_program", lambda *stages: here(*stages) if stages else "another program")
 
-    assert generation_of(again().ue) != generation_of(result.ue)
+    assert head_of(again().ue) != head_of(result.ue)
 
 
 def test_the_report_names_the_command_that_made_it(again, monkeypatch):

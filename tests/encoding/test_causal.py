@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from held import fitted_in
 from knn_ue.encoding.causal import CausalLMEncoder, PromptOptions
 from knn_ue.encoding.prompts import Prompt, PromptReader
 from knn_ue.errors import InvalidInputError, StorageError
@@ -247,7 +248,7 @@ def test_a_folder_with_an_altered_prompt_is_refused(ue, tmp_path):
     import shutil
 
     copy = shutil.copytree(ue, tmp_path / "ue")
-    meta = copy / "meta.json"
+    meta = fitted_in(copy) / "fitted.json"
     plain = json.loads(meta.read_text(encoding="utf-8"))
     text = json.dumps(plain).replace(json.dumps(PROMPT)[1:-1], "no field at all")
     meta.write_text(text, encoding="utf-8")

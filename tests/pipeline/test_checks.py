@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cli_files import run, write_rows
+from held import fitted_in
 from knn_ue import Outputs
 from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
@@ -105,7 +106,7 @@ def test_a_model_in_memory_gives_the_answers_of_its_folder(models, fitted, tmp_p
     assert scores_of(own(asked)) == pytest.approx(expected, rel=1e-5)
     assert scores_of(UncertaintyPipeline.load(tmp_path / "ue")(asked)) == pytest.approx(expected, rel=1e-5)
     assert wrapped.task == TEXT
-    assert json.loads((tmp_path / "ue" / "meta.json").read_text())
+    assert json.loads((fitted_in(tmp_path / "ue") / "fitted.json").read_text())
 
 
 def test_a_model_without_its_tokenizer_is_refused(models):

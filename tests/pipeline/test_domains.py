@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
+from held import fitted_in
 from knn_ue import Outputs
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.domains import adapt_fitted
-from knn_ue.pipeline.editing import edit
+from knn_ue.pipeline.folder import OpenedFolder
 from pipelines import PAIR, TEXT, WORDS, said_by_the_model, scores_of
 from tiny_models import ROWS
 
@@ -105,15 +106,15 @@ def test_domains_are_saved_and_opened_again(adapted, tmp_path):
 
 
 @pytest.mark.slow
-def test_adapting_a_folder_keeps_its_datastore_where_it_is(fitted, tmp_path):
+def test_adapting_a_folder_leaves_what_was_fitted_as_it_is(fitted, tmp_path):
     pipe = copy_of(fitted[TEXT])
     pipe.save(tmp_path / "ue")
-    stores = sorted(path.name for path in (tmp_path / "ue").glob("calibrator.*"))
+    before = fitted_in(tmp_path / "ue")
     outputs = pipe.outputs(shifted(pipe))
 
-    edit(tmp_path / "ue", lambda now: adapt_fitted(now, outputs, domain="reviews", force=True))
+    OpenedFolder.open(tmp_path / "ue").edit(lambda now: adapt_fitted(now, outputs, domain="reviews", force=True))
 
-    assert sorted(path.name for path in (tmp_path / "ue").glob("calibrator.*")) == stores
+    assert fitted_in(tmp_path / "ue") == before
     assert list(UncertaintyPipeline.load(tmp_path / "ue", device="cpu").domains_) == ["reviews"]
 
 

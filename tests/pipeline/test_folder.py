@@ -6,11 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
+from knn_ue.storage import write_folder
 
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.storage import write_folder
 from knn_ue.stores import Datastore
 from marks import slow_but
 from pipelines import N_NEIGHBORS, TEXT, WORDS, fit, said_by_the_model

@@ -5,13 +5,13 @@ from copy import copy
 
 import numpy as np
 import pytest
+from knn_ue.pipeline.editing import edit, open_folder
+from knn_ue.storage import generation_of
 
 from knn_ue.calibrators import KnnUE
 from knn_ue.errors import StorageError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.pipeline.editing import edit, open_folder
 from knn_ue.pipeline.fitting import refit
-from knn_ue.storage import generation_of
 from pipelines import TEXT, fit
 from tiny_models import save_tiny_model
 

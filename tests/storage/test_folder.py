@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import folder as storage
 from knn_ue.storage import kind_of, parse_folder, read_folder, write_folder
 from knn_ue.storage.atomic import locked, waiting_at_most
+
+from knn_ue.errors import InvalidInputError, StorageError
 from stores.hostile import read_meta, write_meta
 
 ARRAYS = {

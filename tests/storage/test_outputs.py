@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from knn_ue.storage.tensors import outputs_from_arrays, outputs_to_arrays
+
 from knn_ue.types import Outputs
 
 FULL = {

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from knn_ue.storage.schema import ArrayRule, Within, as_written, check_arrays, read_plain
 
 from knn_ue.errors import InvalidInputError, NotFittedError, StorageError
-from knn_ue.storage.schema import ArrayRule, Within, as_written, check_arrays, read_plain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from knn_ue.storage.tensors import PackedTexts, valid_unicode
 
 from knn_ue.errors import StorageError
-from knn_ue.storage.tensors import PackedTexts, valid_unicode
 from knn_ue.stores import Datastore
 
 HALF = "a\ud800b"

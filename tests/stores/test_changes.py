@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from knn_ue.storage.tensors import valid_unicode
 
 from knn_ue.errors import InvalidInputError
-from knn_ue.storage.tensors import valid_unicode
 from knn_ue.stores import Datastore, IndexOptions
 
 INDEXES = ["exact", "IVF4,Flat", "HNSW8", "PQ4x4", "PCA6,IVF4,PQ3x4,RFlat"]

@@ -5,12 +5,12 @@ import sys
 
 import numpy as np
 import pytest
-
-from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.storage import read_folder
 from knn_ue.storage.tensors import PackedTexts
-from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.stores.folder import Added, read_journal
+
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.stores import Datastore, IndexOptions
 from marks import slow_but
 from stores.hostile import read_meta, replace_options
 

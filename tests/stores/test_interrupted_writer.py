@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from knn_ue.stores.folder import Journal
 
 from knn_ue.errors import StorageError
 from knn_ue.stores import Datastore
-from knn_ue.stores.folder import Journal
 
 SCRIPT = Path(__file__).with_name("interrupted_writer.py")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from knn_ue.storage import read_folder, write_folder
 
 from knn_ue import KnnUE
 from knn_ue.errors import StorageError
-from knn_ue.storage import read_folder, write_folder
 from knn_ue.stores import Datastore
 from knn_ue.weighting import WeightParams
 from stores.hostile import part

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from knn_ue.pipeline.editing import edit
 
 from engines import MILVUS_VENV, Milvus
 from knn_ue.errors import StorageError, StoreUnreachableError
-from knn_ue.pipeline.editing import edit
 from knn_ue.stores import MilvusStore
 from pipelines import TEXT, fit
 from serving_process import Server

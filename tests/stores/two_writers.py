@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-
 from knn_ue.storage import identity_of, locked, parse_folder, write_folder
+
 from knn_ue.stores import Datastore
 
 

@@ -6,11 +6,12 @@ import signal
 import time
 from pathlib import Path
 
+from knn_ue.pipeline.editing import add_rows, edit_stores
+from knn_ue.storage import locked, waiting_at_most
+
 from knn_ue import UncertaintyPipeline
 from knn_ue.errors import StorageError
-from knn_ue.pipeline.editing import add_rows, edit_stores
 from knn_ue.pipeline.folder import read_fitted
-from knn_ue.storage import locked, waiting_at_most
 from torture import ue_folder
 from torture.forked_server import ForkedServer, forked_servers
 from torture.ledger import Ledger

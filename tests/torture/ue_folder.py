@@ -7,11 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-
-from knn_ue import UncertaintyPipeline
-from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.pipeline import Fitted
-from knn_ue.pipeline.adjusting import with_index
 from knn_ue.pipeline.editing import (
     add_rows,
     compact_stores,
@@ -21,6 +16,11 @@ from knn_ue.pipeline.editing import (
     remove_rows,
     save_tuned,
 )
+
+from knn_ue import UncertaintyPipeline
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.pipeline import Fitted
+from knn_ue.pipeline.adjusting import with_index
 from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.folder import read_fitted
 from knn_ue.stores import Datastore, IndexOptions

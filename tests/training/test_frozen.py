@@ -93,11 +93,11 @@ def test_states_are_kept_for_the_next_training_and_made_again_for_other_layers(t
 
 def test_kept_states_of_other_rows_or_a_damaged_folder_are_not_used(tiny_model, tmp_path):
     from knn_ue.encoding.huggingface import HuggingFaceEncoder
-    from knn_ue.storage import write_folder
+    from knn_ue.folder import Part, write_folder
 
     encoder = HuggingFaceEncoder.from_pretrained(tiny_model("bert", TEXT), TEXT, device="cpu")
     expected = [one.tolist() for one in states_of(encoder)._states]
-    write_folder(tmp_path / "other", kind="frozen-states", options={}, arrays={"states": np.zeros((3, 4), np.float32)})
+    write_folder(tmp_path / "other", Part(kind="frozen-states", arrays={"states": np.zeros((3, 4), np.float32)}))
     (tmp_path / "damaged").mkdir()
 
     for name in ("other", "damaged"):

@@ -18,6 +18,7 @@ from knn_ue.arrays import check_positive
 from knn_ue.data import Columns, read_rows
 from knn_ue.data.rows import Row
 from knn_ue.errors import InvalidInputError
+from knn_ue.folder import head_of
 from knn_ue.tasks import Task
 
 FORMAT = 1
@@ -100,21 +101,7 @@ def plan(inputs: Sequence[str | Path], ue: Path, options: dict[str, Any], *, par
                 )
             )
         n_before += n_lines
-    return Manifest(inputs=tuple(facts), ue=fingerprint(ue), options=options, parts=tuple(parts))
-
-
-def fingerprint(folder: Path) -> str:
-    """Return what tells two states of a UE folder apart: the names and sizes of its files, and what describes them.
-
-    Data files are never rewritten and named in a meta.json, so their content need not be read.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.name.startswith("."):
-            digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
-            if path.name == "meta.json" or path.suffix == ".log":
-                digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return Manifest(inputs=tuple(facts), ue=head_of(ue).generation, options=options, parts=tuple(parts))
 
 
 def rows_of(

@@ -13,11 +13,13 @@ import os
 import secrets
 import sqlite3
 import stat
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -38,10 +40,11 @@ _TABLES = {
         one integer primary key check (one = 1), format integer not null, fitted text not null, sha256 text not null,
         change integer not null, mark text not null) strict""",
     "added": """create table added (
-        id integer primary key autoincrement, label integer not null, text text, vector blob not null) strict""",
+        id integer primary key autoincrement, label integer not null, text text, vector blob not null,
+        crc integer not null) strict""",
     "removed": "create table removed (id integer primary key, change integer not null) strict",
     "parts": """create table parts (
-        name text primary key, state text, arrays blob, change integer not null) strict""",
+        name text primary key, state text, arrays blob, change integer not null, crc integer not null) strict""",
     "requests": "create table requests (key text primary key, asked text not null, answer text not null) strict",
 }
 _BUILT_IN = {"sqlite_sequence", "sqlite_autoindex_parts_1", "sqlite_autoindex_requests_1"}
@@ -57,11 +60,21 @@ os.register_at_fork(
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """What a folder is now: the name and checksum of its immutable part, and the number of its last change."""
+    """What a folder is now: the name and checksum of its immutable part, and the number of its last change.
+
+    `mark` is drawn for each change, and `place` is the database itself: a copy has another history from here on.
+    """
 
     fitted: str
     sha256: str
     change: int
+    mark: str = ""
+    place: tuple[int, int] = (0, 0)
+
+    def goes_on_to(self, other: "Head") -> bool:
+        """Return whether what is now `other` is this folder with changes that came after it."""
+        same = (self.fitted, self.place) == (other.fitted, other.place)
+        return same and (self.change < other.change or (self.change, self.mark) == (other.change, other.mark))
 
     @property
     def generation(self) -> str:
@@ -114,10 +127,13 @@ class Transaction:
     def insert(self, ids: IntArray, labels: IntArray, texts: Sequence[str | None], vectors: FloatArray) -> None:
         """Add examples that have their ids already."""
         self._database.executemany(
-            "insert into added (id, label, text, vector) values (?, ?, ?, ?)",
+            "insert into added values (?, ?, ?, ?, ?)",
             (
-                (number, label, None if text is None else valid_unicode(text), vector.tobytes())
-                for number, label, text, vector in zip(ids.tolist(), labels.tolist(), texts, vectors, strict=True)
+                (*row, _crc(row))
+                for row in (
+                    (number, label, None if text is None else valid_unicode(text), vector.tobytes())
+                    for number, label, text, vector in zip(ids.tolist(), labels.tolist(), texts, vectors, strict=True)
+                )
             ),
         )
         self.is_change = True
@@ -135,7 +151,8 @@ class Transaction:
         if len(part.arrays or b"") > _MAX_BLOB or len(part.state or "") > _MAX_BLOB:
             raise StorageError(f"{name} is larger than {_MAX_BLOB} bytes: nothing was changed, use fewer rows")
         self._database.execute(
-            "insert or replace into parts values (?, ?, ?, ?)", (name, part.state, part.arrays, self.number)
+            "insert or replace into parts values (?, ?, ?, ?, ?)",
+            (name, part.state, part.arrays, self.number, _crc((name, part.state, part.arrays))),
         )
         self.is_change = True
 
@@ -156,7 +173,8 @@ class Transaction:
         self._database.execute("insert into sqlite_sequence values ('added', ?)", (next_id - 1,))
         row = (1, FORMAT, fitted, sha256, self.number, "")
         self._database.execute("insert or replace into folder values (?, ?, ?, ?, ?, ?)", row)
-        self.head = Head(fitted=fitted, sha256=sha256, change=self.number)
+        place = (0, 0) if self.head is None else self.head.place
+        self.head = Head(fitted=fitted, sha256=sha256, change=self.number, place=place)
         self.is_change = True
 
     def answered(self, key: str) -> tuple[str, str] | None:
@@ -234,6 +252,8 @@ def transaction(folder: Path, *, wait: float = FOREVER, create: bool = False) ->
 def _commit(database: sqlite3.Connection, change: Transaction, folder: Path) -> None:
     """Commit; where the disk reports an error, find out what became of it: what was made is never told as undone."""
     mark = secrets.token_hex(8)
+    assert change.head is not None  # a first change begins
+    change.head = replace(change.head, change=change.number, mark=mark)
     database.execute("update folder set change = ?, mark = ?", (change.number, mark))
     try:
         database.execute("commit")
@@ -244,7 +264,7 @@ def _commit(database: sqlite3.Connection, change: Transaction, folder: Path) -> 
         if row is None or row[0] != mark:
             raise
         try:  # what follows it on the disk confirms it
-            database.execute("update folder set mark = ?", (secrets.token_hex(8),))
+            database.execute("update folder set mark = mark")
         except sqlite3.Error:
             raise StorageError(
                 f"{folder} was changed, but the disk does not confirm that it will last ({error}): look before you "
@@ -304,7 +324,8 @@ _SCHEMA = {name: sql.replace("create table", "CREATE TABLE", 1) for name, sql in
 
 
 def _head(database: sqlite3.Connection, folder: Path) -> Head:
-    row = database.execute("select format, fitted, sha256, change from folder").fetchone() if _has(database) else None
+    columns = "format, fitted, sha256, change, mark"
+    row = database.execute(f"select {columns} from folder").fetchone() if _has(database) else None
     if row is None:
         raise StorageError(f"{folder} was never saved completely: save it again")
     if row[0] != FORMAT:
@@ -313,7 +334,8 @@ def _head(database: sqlite3.Connection, folder: Path) -> Head:
         )
     if not FITTED.fullmatch(row[1]):
         raise StorageError(f"{folder / DATABASE} names a folder that cannot be ours: do not trust this folder")
-    return Head(fitted=row[1], sha256=row[2], change=row[3])
+    found = (folder / DATABASE).stat()
+    return Head(fitted=row[1], sha256=row[2], change=row[3], mark=row[4], place=(found.st_dev, found.st_ino))
 
 
 def _has(database: sqlite3.Connection) -> bool:
@@ -328,31 +350,39 @@ def _next_id(database: sqlite3.Connection) -> int:
 
 
 def _news(database: sqlite3.Connection, head: Head, since: int, after_id: int, n_columns: int) -> News:
-    rows = database.execute(
-        "select id, label, text, vector from added where id > ? order by id", (after_id,)
-    ).fetchall()
+    rows = database.execute("select * from added where id > ? order by id", (after_id,)).fetchall()
     removed = database.execute("select id from removed where change > ? order by id", (since,)).fetchall()
-    parts = database.execute("select name, state, arrays from parts where change > ?", (since,)).fetchall()
+    parts = database.execute("select name, state, arrays, crc from parts where change > ?", (since,)).fetchall()
+    if any(_crc(row[:-1]) != row[-1] for row in (*rows, *parts)):
+        raise StorageError(f"a change does not match its checksum: it is damaged; {RESTORE}")
     return News(
         head=head,
         next_id=_next_id(database),
         added=_added(rows, n_columns),
         removed=np.array([number for (number,) in removed], dtype=np.int64),
-        parts={name: StoredPart(state=state, arrays=arrays) for name, state, arrays in parts},
+        parts={name: StoredPart(state=state, arrays=arrays) for name, state, arrays, _ in parts},
     )
 
 
-def _added(rows: Sequence[tuple[int, int, str | None, bytes]], n_columns: int) -> Added:
-    if any(len(vector) != 4 * n_columns for *_, vector in rows):
+def _crc(values: Sequence[Any]) -> int:
+    """Return a checksum of a row: the database itself has none, so that damage would go unnoticed."""
+    said = 0
+    for value in values:
+        said = zlib.crc32(value if isinstance(value, bytes) else repr(value).encode(), said)
+    return said
+
+
+def _added(rows: Sequence[tuple[int, int, str | None, bytes, int]], n_columns: int) -> Added:
+    if any(len(vector) != 4 * n_columns for *_, vector, _ in rows):
         raise StorageError(f"an example that was added does not have {n_columns} columns: {RESTORE}")
-    vectors = np.frombuffer(b"".join(vector for *_, vector in rows), dtype=np.float32).reshape(len(rows), n_columns)
+    vectors = np.frombuffer(b"".join(vector for *_, vector, _ in rows), dtype=np.float32).reshape(len(rows), n_columns)
     ids = np.array([number for number, *_ in rows], dtype=np.int64)
     labels = np.array([label for _, label, *_ in rows], dtype=np.int64)
     if len(rows) and not (ids[0] >= 0 and ids[-1] <= MAX_ID and labels.min() >= 0 and labels.max() < MAX_CLASSES):
         raise StorageError(f"an example that was added has an id or a label that none can have: {RESTORE}")
     if not np.isfinite(vectors).all():
         raise StorageError(f"an example that was added has a feature that is no number: {RESTORE}")
-    return Added(ids=ids, labels=labels, texts=PackedTexts.pack([text for _, _, text, _ in rows]), vectors=vectors)
+    return Added(ids=ids, labels=labels, texts=PackedTexts.pack([text for _, _, text, *_ in rows]), vectors=vectors)
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Live:
         self._change: Transaction | None = None
         self._after: list[Callable[[], None]] = []
         news = read_changes(path, n_columns=end)
-        if news.head.fitted != head.fitted:
+        if not head.goes_on_to(news.head):
             raise StaleFolderError(f"{path} was saved again while it was opened: open it again")
         self.seen, self._last_id = news.head, max([first_id - 1, *news.added.ids.tolist()[-1:]])
         self.parts = dict(news.parts)
@@ -107,7 +107,7 @@ class Live:
                     self._change = change
                     yield change
                 if change.is_change and change.head is not None:
-                    self._end(change, change.head)
+                    self._end(change.head)
             finally:
                 self._change, self._after = None, []
 
@@ -144,19 +144,19 @@ class Live:
             change.put(name, part)
             self._after.append(lambda: setattr(self, "parts", {**self.parts, name: part}))
 
-    def _end(self, change: Transaction, head: Head) -> None:
+    def _end(self, head: Head) -> None:
         """Tell the stores what was changed; where another fitted part took over, who has this one must open it."""
         if head.fitted != self.seen.fitted:
             remove_others(self.path, head.fitted)
             return
-        self.seen = replace(self.seen, change=change.number)
+        self.seen = head
         for tell in self._after:
             tell()
 
     def _take(self, news: News) -> bool:
-        if news.head.fitted != self.seen.fitted:
+        if not self.seen.goes_on_to(news.head):
             raise StaleFolderError(
-                f"{self.path} was saved, compacted or tuned by another process since it was opened: open it again"
+                f"{self.path} was saved, compacted, tuned or replaced since it was opened: open it again"
             )
         self._tell(news.added, news.removed)
         if news.parts:

@@ -342,9 +342,9 @@ class UncertaintyPipeline(Adjustable):
             raise InvalidInputError("this pipeline was not loaded from a folder: save it and load it")
         return self._opened
 
-    def reloaded(self, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
-        """Open its folder again as `load` does, but keep the model in memory where the folder still has the same."""
-        opened = OpenedFolder.open(self.opened.path)
+    def reloaded(self, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
+        """Open a UE folder as `load` does, but keep the model in memory where the folder holds the same one."""
+        opened = OpenedFolder.open(path)
         if not opened.encoder_part.is_same(self.encoder.to_part()):
             return self.load(opened.path, device=device, trust_remote_code=trust_remote_code)
         pipe = self.of_folder(self.encoder, opened)

@@ -16,8 +16,8 @@ from http.client import HTTPException
 
 import pytest
 
+from held import fitted_in, held
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.storage.atomic import locked
 from serving_process import Server
 from serving_process import serving as serving_from_nothing
 from torture.forked_server import serving
@@ -189,7 +189,7 @@ def test_sigterm_ends_in_time_though_a_change_waits_for_another_process(folder):
     row = {"examples": [{"text": "never acknowledged", "label": "pos"}]}
     told: list[tuple[int, dict[str, str]]] = []
     with serving(path, "--drain-seconds", 1) as server:
-        with locked(path):  # as a writer that hangs would
+        with held(path):  # as a writer that hangs would
             thread = threading.Thread(target=lambda: told.append(server.post("/examples", row)))
             thread.start()
             time.sleep(1)
@@ -290,7 +290,7 @@ def test_sighup_reads_the_folder_again(folder, tmp_path):
 
 def test_a_damaged_folder_is_refused_in_one_sentence(folder):
     path = folder()
-    next(path.glob("arrays.*")).write_bytes(b"")
+    (fitted_in(path) / "arrays.safetensors").write_bytes(b"")
 
     with pytest.raises(RuntimeError) as refused, serving_from_nothing(path):
         pass

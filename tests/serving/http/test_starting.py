@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from held import fitted_in
 from knn_ue.errors import KnnUeError, StorageError
 from knn_ue.serving import ServeOptions, create_app
 from knn_ue.serving.http.server import _bind
@@ -13,13 +14,14 @@ from knn_ue.serving.logs import JsonLines
 
 DAMAGE = {
     "no folder at all": lambda path: path.rename(path.with_name("elsewhere")),
-    "no meta": lambda path: (path / "meta.json").unlink(),
-    "garbled meta": lambda path: (path / "meta.json").write_text("{"),
-    "cut arrays": lambda path: next(path.glob("arrays.*")).write_bytes(b""),
-    "no calibrator": lambda path: next(path.glob("calibrator.*")).rename(path / "away"),
-    "no model": lambda path: next(path.glob("model.*")).rename(path / "away"),
+    "no contents": lambda path: (fitted_in(path) / "fitted.json").unlink(),
+    "garbled contents": lambda path: (fitted_in(path) / "fitted.json").write_text("{"),
+    "cut arrays": lambda path: (fitted_in(path) / "arrays.safetensors").write_bytes(b""),
+    "no calibrator": lambda path: (fitted_in(path) / "calibrator").rename(path / "away"),
+    "no model": lambda path: (fitted_in(path) / "encoder").rename(path / "away"),
+    "no changes": lambda path: (path / "changes.db").unlink(),
     "other weights": lambda path: next(path.rglob("model.safetensors")).write_bytes(b"nonsense"),
-    "garbled journal": lambda path: next(path.rglob("journal.*")).write_bytes(b"nonsense"),
+    "garbled changes": lambda path: (path / "changes.db").write_bytes(b"nonsense"),
 }
 
 

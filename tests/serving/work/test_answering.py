@@ -7,7 +7,6 @@ import pytest
 
 from knn_ue.arrays import softmax
 from knn_ue.calibrators import Calibrator
-from knn_ue.calibrators.contract import SavedState
 from knn_ue.encoding import Example
 from knn_ue.errors import InvalidInputError
 from knn_ue.serving.work.answering import Work, run_batch
@@ -19,7 +18,7 @@ SENTENCES = [Example(("Ada", "Lovelace", "went", "to", "Oslo")), Example(("Oslo"
 
 
 class Counting:
-    """A store that counts what it is asked, and is its own snapshot, as one on a server may be."""
+    """A store that counts what it is asked, and is its own copy, as one on a server may be."""
 
     def __init__(self, store):
         self.store = store
@@ -31,7 +30,7 @@ class Counting:
     def __getattr__(self, name):
         return getattr(self.store, name)
 
-    def snapshot(self):
+    def detached(self):
         return self
 
     def search(self, features, n_neighbors):
@@ -59,13 +58,6 @@ class Mixed(Calibrator):
     def _predict_proba(self, outputs, found, /):
         del found
         return 0.5 * softmax(outputs.logits) + 0.5 / outputs.n_classes
-
-    def _state(self):
-        return SavedState(options={})
-
-    @classmethod
-    def _from_stored(cls, _stored, _stores, /):
-        return cls()
 
 
 def served_with(path, change):

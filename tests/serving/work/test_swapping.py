@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from held import fitted_in
 from pipelines import TEXT, WORDS, fit
 from serving_checks import TEXT_ROW, add, nearest, stored_texts
 
@@ -43,7 +44,7 @@ def test_a_whole_folder_is_swapped_without_a_failed_request(folders, folder, cli
 
 def test_a_broken_folder_does_not_take_over(folder, client_of, tmp_path):
     path, broken = folder(), folder(name="broken")
-    next(broken.glob("arrays.*")).write_bytes(b"damaged")
+    (fitted_in(broken) / "arrays.safetensors").write_bytes(b"damaged")
     current = tmp_path / "current"
     current.symlink_to(path)
     client = client_of(current)
@@ -89,7 +90,7 @@ def test_an_example_encoded_by_a_model_that_was_swapped_is_encoded_again(folder,
         if keeper.served is encoded and not current.readlink().samefile(other):
             current.unlink()
             current.symlink_to(other)
-            keeper._reload()
+            keeper._load()
         return add_once(keeper, encoded, outputs)
 
     monkeypatch.setattr(FolderWriter, "_add", swap_first)

@@ -86,7 +86,7 @@ def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Ser
     """Load the UE folder `path`, after verifying its files; the model of `before` is kept where it is the same."""
     if before is None:
         return Served(pipe=UncertaintyPipeline.load(path, device=device, trust_remote_code=trust_remote_code))
-    pipe = before.pipe.reloaded(device=device, trust_remote_code=trust_remote_code)
+    pipe = before.pipe.reloaded(path, device=device, trust_remote_code=trust_remote_code)
     if pipe.task != before.pipe.task:
         raise InvalidInputError(
             f"{path.name} now holds a model for {pipe.task}, this server answers {before.pipe.task}: "
