@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.folder import check_replaceable
+from knn_ue.folder import DATABASE, check_replaceable
 from knn_ue.methods import METHODS
 from knn_ue.tasks import TASKS, task_name
 
@@ -45,13 +45,13 @@ def _ue_folder(path: Path) -> Path:
 
     A model folder is refused here, with what to do first.
     """
-    if (path / "config.json").is_file() and not (path / "meta.json").is_file():
+    if (path / "config.json").is_file() and not (path / DATABASE).is_file():
         raise InvalidInputError(
             f"{path} is a model folder, not a UE folder: run knn-ue fit {path} --train F --validation F --out ue first"
         )
     if not (path / "config.cfg").is_file():
         return path
-    found = [meta.parent for meta in sorted(path.glob("*/meta.json"))]
+    found = [database.parent for database in sorted(path.glob(f"*/{DATABASE}"))]
     return found[0] if len(found) == 1 else path
 
 
