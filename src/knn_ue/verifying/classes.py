@@ -71,8 +71,7 @@ def fit_gamma(log_probs: FloatArray, gold: IntArray) -> float:
     """Return the power of P with the smallest left-out log-loss; powers far from 1 need evidence."""
     rows = np.arange(len(gold))
     losses = [
-        -np.log(tempered(log_probs, gamma)[rows, gold]).sum() + _GAMMA_PENALTY * np.log(gamma) ** 2
-        for gamma in _GAMMAS
+        -np.log(tempered(log_probs, gamma)[rows, gold]).sum() + _GAMMA_PENALTY * np.log(gamma) ** 2 for gamma in _GAMMAS
     ]
     return float(_GAMMAS[int(np.argmin(losses))])
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from zlib import crc32
 
 import numpy as np
@@ -39,18 +40,16 @@ def _character_buckets(text: str) -> list[int]:
 
 def _word_buckets(text: str) -> list[int]:
     words = _WORDS.findall(text)
-    pairs = [f"{first} {second}" for first, second in zip(words, words[1:], strict=False)]
+    pairs = [f"{first} {second}" for first, second in pairwise(words)]
     return [crc32(ngram.encode("utf-8", "replace")) & _MASK for ngram in words + pairs]
 
 
 @lru_cache(_CACHED_WORDS)
 def _buckets_in(word: str) -> tuple[int, ...]:
     bounded = f" {word[:_LONGEST_WORD]} ".encode("utf-32-le", "replace")
-    found = []
-    for length in range(_SHORTEST * 4, _LONGEST * 4 + 4, 4):
-        for start in range(0, len(bounded) - length + 4, 4):
-            found.append(crc32(bounded[start : start + length]) & _MASK)
-    return tuple(found)
+    lengths = range(_SHORTEST * 4, _LONGEST * 4 + 4, 4)  # four bytes are a letter
+    spans = ((start, start + length) for length in lengths for start in range(0, len(bounded) - length + 4, 4))
+    return tuple(crc32(bounded[start:end]) & _MASK for start, end in spans)
 
 
 def _counted(rows: Iterable[list[int]]) -> SparseRows:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from knn_ue.arrays import FloatArray, IntArray, check_length, label_vector, read_only, to_numpy
 from knn_ue.errors import InvalidInputError
 from knn_ue.verifying import classes, record
+from knn_ue.verifying.dual_ridge import DualRidge, fit_ridge
 from knn_ue.verifying.logistic import fit_logistic, log_odds, sigmoid
-from knn_ue.verifying.ridge import Ridge, fit_ridge
 from knn_ue.verifying.views import FittedView, RawViews, fit_view
 
 MIN_ROWS = 50
@@ -168,7 +168,7 @@ class LabelVerifier:
         probs = self._distribution(inner)
         numbers = self._checked(answers, len(probs))
         verifier = self.params.slope * log_odds(record.agreement(probs, numbers, self._confusion()))
-        own = np.zeros(len(probs))
+        own: FloatArray = np.zeros(len(probs))
         if self.params.own_slope:
             if own_score is None:
                 raise InvalidInputError("the verifier was fitted with own scores: pass own_score, NaN where unknown")
@@ -259,7 +259,7 @@ def fit_checked(
 
 def _fit_classes(
     views: Mapping[str, FittedView], gold: IntArray, n_classes: int
-) -> tuple[dict[str, Ridge], FloatArray]:
+) -> tuple[dict[str, DualRidge], FloatArray]:
     """Return the ridge of each view and the pooled log P(class | x) of the labeled rows, each left out."""
     prior = classes.class_prior(gold, n_classes)
     targets = classes.one_hot(gold, n_classes) - prior

@@ -31,7 +31,8 @@ def confusion(gold: IntArray, answers: IntArray, *, n_classes: int, n_answers: i
     typical[diagonal, diagonal] = 0.0
     typical = (1.0 - right) * normalized(typical)
     typical[diagonal, diagonal] = right
-    return (counts + _PRIOR_ROWS * typical) / (counts.sum(axis=1, keepdims=True) + _PRIOR_ROWS)
+    said: FloatArray = (counts + _PRIOR_ROWS * typical) / (counts.sum(axis=1, keepdims=True) + _PRIOR_ROWS)
+    return said
 
 
 def posterior(probs: FloatArray, answers: IntArray, said: FloatArray) -> FloatArray:

@@ -1,7 +1,7 @@
 """What a reader sees of texts, and how the m labeled rows set its scale: centers, idf, and inner products with them.
 
-A raw view is a dense matrix (n, d) or the sparse counts of hashed n-grams; nothing in it depends on other rows. All that
-does (center, scale, idf) is fitted on the m labeled rows and kept in a `FittedView`, which prepares later rows alike.
+A raw view is a dense matrix (n, d) or the sparse counts of hashed n-grams; nothing in it depends on other rows. All
+that does (center, scale, idf) is fitted on the m labeled rows and kept in a `FittedView`, which prepares later rows alike.
 """
 
 from collections.abc import Mapping

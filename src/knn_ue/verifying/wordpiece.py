@@ -72,7 +72,7 @@ def words_of(text: str) -> list[str]:
 
 @lru_cache(1 << 12)
 def _cleaned(letter: str) -> str:
-    if letter in "\t\n\r" or letter.isspace() and unicodedata.category(letter) != "Cc":
+    if letter in "\t\n\r" or (letter.isspace() and unicodedata.category(letter) != "Cc"):
         return " "
     if letter == "\ufffd" or unicodedata.category(letter) in _REMOVED:
         return ""

@@ -15,7 +15,7 @@ _LARGEST_LEVERAGE = 0.95  # a row that nearly determines its own fit says nothin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ridge:
+class DualRidge:
     """`weights` (m, k), with which inner products (n, m) predict k targets; `left_out` (m, k) without each row."""
 
     penalty: float
@@ -28,7 +28,7 @@ class Ridge:
         return predicted
 
 
-def fit_ridge(gram: FloatArray, targets: FloatArray) -> Ridge:
+def fit_ridge(gram: FloatArray, targets: FloatArray) -> DualRidge:
     """Fit targets (m, k) of zero mean on inner products (m, m); the penalty has the least leave-one-out error."""
     eigenvalues, vectors = np.linalg.eigh(gram)
     eigenvalues = np.maximum(eigenvalues, 0.0)
@@ -39,11 +39,11 @@ def fit_ridge(gram: FloatArray, targets: FloatArray) -> Ridge:
 
 def _fit(
     eigenvalues: FloatArray, vectors: FloatArray, turned: FloatArray, targets: FloatArray, penalty: float
-) -> Ridge:
+) -> DualRidge:
     kept = eigenvalues / (eigenvalues + penalty)
     leverage = np.minimum((vectors**2) @ kept, _LARGEST_LEVERAGE)
     fitted = vectors @ (kept[:, None] * turned)
-    return Ridge(
+    return DualRidge(
         penalty=penalty,
         weights=vectors @ (turned / (eigenvalues + penalty)[:, None]),
         left_out=targets - (targets - fitted) / (1.0 - leverage)[:, None],
