@@ -18,7 +18,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.verifying import classes, record
 from knn_ue.verifying.dual_ridge import DualRidge, fit_ridge
 from knn_ue.verifying.logistic import fit_logistic, log_odds, sigmoid
-from knn_ue.verifying.views import FittedView, RawViews, fit_view
+from knn_ue.verifying.views import FittedView, Inner, RawViews, fit_view, inner_views
 
 MIN_ROWS = 50
 MAX_ROWS = 5000  # inner products of all rows with each other are held in memory
@@ -86,23 +86,31 @@ class LabelVerifier:
 
     def distribution(self, views: RawViews) -> FloatArray:
         """Return P(class | x), (n, classes), without knowing the given answer."""
-        return self._distribution(self._inner(views))
+        return self._distribution(inner_views(self.views, views))
 
     def posterior(self, views: RawViews, answers: IntArray) -> FloatArray:
         """Return P(class | x, given answer), (n, classes): its best class is the correction, if it is another one."""
-        probs = self.distribution(views)
+        return self.posterior_of(inner_views(self.views, views), answers)
+
+    def posterior_of(self, inner: Inner, answers: IntArray) -> FloatArray:
+        """Return the `posterior` where the inner products with the labeled rows are known."""
+        probs = self._distribution(inner)
         return record.posterior(probs, self._checked(answers, len(probs)), self._confusion())
 
     def verdict(self, views: RawViews, answers: IntArray, own_score: FloatArray | None = None) -> FloatArray:
         """Return the probability (n,) that each given answer is right; NaN in `own_score` (n,) is an unknown one."""
-        _, verifier, own = self._terms(self._inner(views), answers, own_score)
+        return self.verdict_of(inner_views(self.views, views), answers, own_score)
+
+    def verdict_of(self, inner: Inner, answers: IntArray, own_score: FloatArray | None = None) -> FloatArray:
+        """Return the `verdict` where the inner products with the labeled rows are known."""
+        _, verifier, own = self._terms(inner, answers, own_score)
         return sigmoid(self.params.bias + verifier + own)
 
     def explain(
         self, views: RawViews, answers: IntArray, own_score: FloatArray | None = None, *, top: int = 5
     ) -> VerdictExplanation:
         """Return the verdict with all that led to it."""
-        inner = self._inner(views)
+        inner = inner_views(self.views, views)
         probs, verifier, own = self._terms(inner, answers, own_score)
         numbers = self._checked(answers, len(probs))
         similar = np.mean([cosines for _, cosines in inner.values()], axis=0)
@@ -142,15 +150,7 @@ class LabelVerifier:
         views = {name: FittedView.from_arrays(found) for name, found in parts.items()}
         return cls(params=read, views=views, weights=weights, **{name: arrays[name] for name in _ARRAYS})
 
-    def _inner(self, views: RawViews) -> "_Inner":
-        if views.keys() != self.views.keys():
-            raise InvalidInputError(
-                f"the verifier was fitted on the views {', '.join(self.views)}, got {', '.join(views) or 'none'}: "
-                "use the reader it was fitted with"
-            )
-        return {name: view.inner(views[name]) for name, view in self.views.items()}
-
-    def _distribution(self, inner: "_Inner") -> FloatArray:
+    def _distribution(self, inner: Inner) -> FloatArray:
         prior = classes.class_prior(self.gold, self.params.n_classes)
         by_ridge = [classes.ridge_probs(values @ self.weights[name], prior) for name, (values, _) in inner.items()]
         by_neighbors = [
@@ -163,7 +163,7 @@ class LabelVerifier:
         return record.confusion(self.gold, self.answers, **sizes)
 
     def _terms(
-        self, inner: "_Inner", answers: IntArray, own_score: FloatArray | None
+        self, inner: Inner, answers: IntArray, own_score: FloatArray | None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         probs = self._distribution(inner)
         numbers = self._checked(answers, len(probs))
@@ -181,7 +181,6 @@ class LabelVerifier:
 
 
 _ARRAYS = ("gold", "answers", "left_out", "scores")
-_Inner = dict[str, tuple[FloatArray, FloatArray]]
 
 
 def fit_labels(

@@ -11,8 +11,9 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.verifying.classes import class_prior, neighbor_probs, one_hot
 from knn_ue.verifying.logistic import KernelLogistic, fit_kernel_logistic, fit_logistic, sigmoid
-from knn_ue.verifying.views import FittedView, RawViews, fit_view
+from knn_ue.verifying.views import FittedView, Inner
 
+FittedViews = Mapping[str, FittedView]
 _PRIOR_ROWS = 4.0
 _LOOSE = 10.0  # Platt scaling has next to no prior
 
@@ -66,51 +67,43 @@ def fit_platt(own_score: FloatArray, right: BoolArray) -> PlattScaling:
 class DirectRegression:
     """Logistic regression, right or wrong, on (views, given answer); `crossed`: with a slope of its own per answer."""
 
-    views: Mapping[str, FittedView]
     answers: IntArray
     n_answers: int
     crossed: bool
     model: KernelLogistic
 
-    def verdict(self, views: RawViews, answers: IntArray) -> FloatArray:
+    def verdict_of(self, inner: Inner, answers: IntArray) -> FloatArray:
         """Return the probability (n,) that each given answer is right."""
-        inner = np.mean([view.inner(views[name])[0] for name, view in self.views.items()], axis=0)
+        mean = np.mean([values for values, _ in inner.values()], axis=0)
         same = one_hot(answers, self.n_answers) @ one_hot(self.answers, self.n_answers).T
-        return self.model.predict(_joined(inner, same, crossed=self.crossed))
+        return self.model.predict(_joined(mean, same, crossed=self.crossed))
 
 
 def fit_direct(
-    views: RawViews, answers: IntArray, right: BoolArray, *, n_answers: int, crossed: bool = False
+    views: FittedViews, answers: IntArray, right: BoolArray, *, n_answers: int, crossed: bool = False
 ) -> DirectRegression:
-    """Fit the regression (C = 1) on m rows: their views, each centered and of unit length on the mean, and answers."""
-    fitted = {name: fit_view(view) for name, view in views.items()}
-    inner = np.mean([view.gram()[0] for view in fitted.values()], axis=0)
+    """Fit the regression (C = 1) on m rows: their `views` as the verifier has them, and their answers (m,)."""
+    inner = np.mean([view.gram()[0] for view in views.values()], axis=0)
     said = one_hot(answers, n_answers)
     model = fit_kernel_logistic(_joined(inner, said @ said.T, crossed=crossed), right)
-    return DirectRegression(views=fitted, answers=answers, n_answers=n_answers, crossed=crossed, model=model)
+    return DirectRegression(answers=answers, n_answers=n_answers, crossed=crossed, model=model)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeighborShare:
     """The share of the nearest labeled rows whose gold label is the given answer, as it is."""
 
-    views: Mapping[str, FittedView]
     gold: IntArray
     n_classes: int
 
-    def verdict(self, views: RawViews, answers: IntArray) -> FloatArray:
+    def verdict_of(self, inner: Inner, answers: IntArray) -> FloatArray:
         """Return the share (n,), the mean over views; 0 for an answer that is no class."""
         prior = class_prior(self.gold, self.n_classes)
-        inner = [view.inner(views[name])[1] for name, view in self.views.items()]
-        share = np.mean([neighbor_probs(cosines, self.gold, prior, left_out=False) for cosines in inner], axis=0)
+        by_view = [neighbor_probs(cosines, self.gold, prior, left_out=False) for _, cosines in inner.values()]
+        share = np.mean(by_view, axis=0)
         on_list = answers < self.n_classes
         found: FloatArray = share[np.arange(len(answers)), np.where(on_list, answers, 0)] * on_list
         return found
-
-
-def fit_neighbor_share(views: RawViews, gold: IntArray, *, n_classes: int) -> NeighborShare:
-    """Keep the m labeled rows."""
-    return NeighborShare(views={name: fit_view(view) for name, view in views.items()}, gold=gold, n_classes=n_classes)
 
 
 def _joined(inner: FloatArray, same: FloatArray, *, crossed: bool) -> FloatArray:

@@ -1,7 +1,8 @@
 """What a reader sees of texts, and how the m labeled rows set its scale: centers, idf, and inner products with them.
 
 A raw view is a dense matrix (n, d) or the sparse counts of hashed n-grams; nothing in it depends on other rows. All
-that does (center, scale, idf) is fitted on the m labeled rows and kept in a `FittedView`, which prepares later rows alike.
+that does (center, scale, idf) is fitted on the m labeled rows and kept in a `FittedView`, which prepares later rows
+alike.
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,7 @@ class SparseRows:
 
 RawView = FloatArray | SparseRows
 RawViews = Mapping[str, RawView]  # by name, the same names at fit and at predict
+Inner = Mapping[str, tuple[FloatArray, FloatArray]]  # of each view: inner products and cosines, (n, m)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,6 +133,16 @@ def fit_view(raw: RawView) -> FittedView:
     centered = values - center
     scale = float(np.sqrt((centered**2).sum(axis=1).mean())) or 1.0
     return FittedView(scale=scale, center=center, rows=(centered / scale).astype(np.float32))
+
+
+def inner_views(fitted: Mapping[str, FittedView], views: RawViews) -> Inner:
+    """Return inner products and cosines (n, m) of rows with the labeled rows, of each view."""
+    if views.keys() != fitted.keys():
+        raise InvalidInputError(
+            f"the verifier was fitted on the views {', '.join(fitted)}, got {', '.join(views) or 'none'}: "
+            "use the reader it was fitted with"
+        )
+    return {name: view.inner(views[name]) for name, view in fitted.items()}
 
 
 def take_rows(raw: RawView, rows: IntArray) -> RawView:
