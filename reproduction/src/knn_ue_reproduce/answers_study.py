@@ -90,18 +90,9 @@ def read_views(reader: str, task: Task, cache: Path) -> dict[str, RawView]:
 
 def measures(scores: FloatArray, right: BoolArray) -> list[float]:
     """Return E-AURC x1000, AUROC, Brier x100 and ECE (10 bins) in %."""
-    chosen = np.column_stack([1.0 - scores, scores])
-    ece = _ece(scores, right)
-    brier = float(((chosen[:, 1] - right) ** 2).mean())
-    area = 1000 * metrics.e_aurc(confidence=scores, correct=right)
-    return [area, 100 * metrics.auroc(confidence=scores, correct=right), 100 * brier, 100 * ece]
-
-
-def _ece(scores: FloatArray, right: BoolArray) -> float:
-    """Return the gap of mean score and share of right answers in 10 bins of equal width, weighted by their rows."""
-    bins = np.minimum((scores * 10).astype(np.int64), 9)
-    gaps = np.bincount(bins, weights=scores - right, minlength=10)
-    return float(np.abs(gaps).sum() / len(scores))
+    rows = {"confidence": scores, "correct": right}
+    found = (1000 * metrics.e_aurc(**rows), 100 * metrics.auroc(**rows), 100 * metrics.brier_top_label(**rows))
+    return [*found, 100 * metrics.expected_calibration_error(**rows)]
 
 
 def measure_task(task: Task, views: Views, models: Sequence[str]) -> dict[str, dict[str, Any]]:
