@@ -31,7 +31,7 @@ from knn_ue.verifying import (
     off_list_names,
     take_rows,
 )
-from knn_ue.verifying.rivals import NeighborShare, fit_constant, fit_direct, fit_platt
+from knn_ue.verifying.comparison import scores_of_all
 from knn_ue.verifying.views import Inner, inner_views
 
 REVISION = 1
@@ -90,9 +90,12 @@ def read_views(reader: str, task: Task, cache: Path) -> dict[str, RawView]:
 
 def measures(scores: FloatArray, right: BoolArray) -> list[float]:
     """Return E-AURC x1000, AUROC, Brier x100 and ECE (10 bins) in %."""
-    rows = {"confidence": scores, "correct": right}
-    found = (1000 * metrics.e_aurc(**rows), 100 * metrics.auroc(**rows), 100 * metrics.brier_top_label(**rows))
-    return [*found, 100 * metrics.expected_calibration_error(**rows)]
+    return [
+        1000 * metrics.e_aurc(confidence=scores, correct=right),
+        100 * metrics.auroc(confidence=scores, correct=right),
+        100 * metrics.brier_top_label(confidence=scores, correct=right),
+        100 * metrics.expected_calibration_error(confidence=scores, correct=right),
+    ]
 
 
 def measure_task(task: Task, views: Views, models: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -132,21 +135,12 @@ class _Fitted:
 
     def scores(self, inner: Inner, others: IntArray) -> dict[str, FloatArray]:
         """Return the scores of the other rows, by method."""
-        given, asked = self.answers[self.labeled], self.answers[others]
-        right = given == self.gold
-        views, n_answers = self.verifier.views, self.n_answers
-        scores = {
-            "constant": fit_constant(given, right, n_answers=n_answers).verdict(asked),
-            "direct": fit_direct(views, given, right, n_answers=n_answers).verdict_of(inner, asked),
-            "crossed": fit_direct(views, given, right, n_answers=n_answers, crossed=True).verdict_of(inner, asked),
-            "neighbors": NeighborShare(gold=self.gold, n_classes=self.n_classes).verdict_of(inner, asked),
-            "verifier": self.verifier.verdict_of(inner, asked),
-        }
-        if self.own is not None:
-            scores["platt"] = fit_platt(self.own[self.labeled], right).verdict(self.own[others])
-            both = self._verifier(self.own[self.labeled])
-            scores["verifier+own"] = both.verdict_of(inner, asked, self.own[others])
-        return scores
+        asked = self.answers[others]
+        if self.own is None:
+            return scores_of_all(self.verifier, inner, asked)
+        both = self._verifier(self.own[self.labeled])
+        found = scores_of_all(both, inner, asked, self.own[others])
+        return found | {"verifier+own": found["verifier"], "verifier": self.verifier.verdict_of(inner, asked)}
 
     def _verifier(self, own: FloatArray | None) -> LabelVerifier:
         given = self.answers[self.labeled]

@@ -1,5 +1,6 @@
 """A small independent model that reads the same input, learns from labeled answers, and says which ones to trust."""
 
+from knn_ue.verifying.comparison import Comparison, compare, compare_cross_fitted
 from knn_ue.verifying.given import answer_numbers, n_answers_of, off_list_names
 from knn_ue.verifying.instant import InstantReader
 from knn_ue.verifying.labels import LabelParams, LabelVerifier, VerdictExplanation, fit_labels
@@ -8,6 +9,7 @@ from knn_ue.verifying.views import FittedView, RawView, RawViews, SparseRows, ta
 
 __all__ = [
     "READERS",
+    "Comparison",
     "EmbeddingReader",
     "FittedView",
     "InstantReader",
@@ -20,6 +22,8 @@ __all__ = [
     "VerdictExplanation",
     "answer_numbers",
     "choose_reader",
+    "compare",
+    "compare_cross_fitted",
     "fit_labels",
     "n_answers_of",
     "off_list_names",

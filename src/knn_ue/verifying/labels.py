@@ -73,7 +73,7 @@ class LabelVerifier:
 
     `gold` and `answers` (m,) are the labeled rows'; `weights` (m, classes) each view's ridge. `left_out` (m, classes)
     and `scores` (m,) are the distribution and the verdict of the labeled rows as if they were new: decisions and
-    reports use those.
+    reports use those. `own` (m,) are the judged model's own scores, where there are some.
     """
 
     params: LabelParams
@@ -83,6 +83,7 @@ class LabelVerifier:
     answers: IntArray
     left_out: FloatArray
     scores: FloatArray
+    own: FloatArray | None = None
 
     def distribution(self, views: RawViews) -> FloatArray:
         """Return P(class | x), (n, classes), without knowing the given answer."""
@@ -133,6 +134,7 @@ class LabelVerifier:
     def state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return the parameters as plain JSON and the arrays by name: all that `from_state` needs."""
         arrays: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {} if self.own is None else {"own": self.own}
         for name, view in self.views.items():
             parts = view.arrays() | {"weights": self.weights[name]}
             arrays |= {f"{name}.{part}": np.ascontiguousarray(array) for part, array in parts.items()}
@@ -143,12 +145,13 @@ class LabelVerifier:
         """Restore what `state` returned."""
         read = LabelParams(**params)
         parts: dict[str, dict[str, npt.NDArray[Any]]] = {name: {} for name in read.penalties}
-        for key in arrays.keys() - set(_ARRAYS):
+        for key in arrays.keys() - {*_ARRAYS, "own"}:
             name, part = key.rsplit(".", 1)
             parts[name][part] = arrays[key]
         weights = {name: found.pop("weights") for name, found in parts.items()}
         views = {name: FittedView.from_arrays(found) for name, found in parts.items()}
-        return cls(params=read, views=views, weights=weights, **{name: arrays[name] for name in _ARRAYS})
+        kept: dict[str, Any] = {name: arrays[name] for name in _ARRAYS} | {"own": arrays.get("own")}
+        return cls(params=read, views=views, weights=weights, **kept)
 
     def _distribution(self, inner: Inner) -> FloatArray:
         prior = classes.class_prior(self.gold, self.params.n_classes)
@@ -253,6 +256,7 @@ def fit_checked(
         answers=read_only(answers),
         left_out=read_only(left_out),
         scores=read_only(scores),
+        own=None if own is None else read_only(own),
     )
 
 
