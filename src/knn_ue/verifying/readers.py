@@ -1,0 +1,119 @@
+"""Readers, the verifier's eyes: texts or pairs -> raw views by name; the registry, and how `auto` chooses.
+
+A reader knows nothing of labels, and nothing in a raw view depends on other rows: centers and idf are fitted on the
+labeled rows (`views`). Whatever gives one vector per text, an encoder or an embeddings API, becomes a reader with
+`EmbeddingReader`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+
+from knn_ue.arrays import FloatArray, IntArray, float_matrix
+from knn_ue.errors import InvalidInputError
+from knn_ue.verifying.instant import InstantReader
+from knn_ue.verifying.labels import LabelVerifier, fit_labels
+from knn_ue.verifying.views import RawView, SparseRows
+
+Pair = tuple[str, str]
+
+
+class Reader(Protocol):
+    """What reads texts for the verifier."""
+
+    @property
+    def name(self) -> str:
+        """What folders and reports call it."""
+        ...
+
+    def read(self, texts: Sequence[str]) -> Mapping[str, RawView]:
+        """Return the raw views of n texts, always under the same names."""
+        ...
+
+
+class EmbeddingReader:
+    """One vector per text from a function, `embed` (texts -> (n, d)), beside the views of the instant reader.
+
+    >>> reader = EmbeddingReader("lengths", lambda texts: [[float(len(text))] for text in texts])
+    >>> sorted(reader.read(["a", "bc"]))
+    ['characters', 'embedding', 'static', 'words']
+    """
+
+    def __init__(
+        self, name: str, embed: Callable[[Sequence[str]], object], *, beside: Reader | None = None, alone: bool = False
+    ) -> None:
+        self.name = name
+        self._embed = embed
+        self._beside: Reader | None = None if alone else beside or InstantReader()
+
+    def read(self, texts: Sequence[str]) -> dict[str, RawView]:
+        """Return the vectors as `embedding`, and the views of the reader beside it."""
+        vectors = float_matrix(self._embed(texts), f"what {self.name} returned")
+        if len(vectors) != len(texts):
+            raise InvalidInputError(f"{self.name} must return one vector per text, got {len(vectors)} for {len(texts)}")
+        others = {} if self._beside is None else self._beside.read(texts)
+        return {"embedding": vectors, **others}
+
+
+READERS: dict[str, Callable[[], Reader]] = {InstantReader.name: InstantReader}
+
+
+def open_reader(name: str) -> Reader:
+    """Return the reader that is registered under this name."""
+    if name not in READERS:
+        raise InvalidInputError(f"reader must be one of {', '.join(map(repr, sorted(READERS)))}, got {name!r}")
+    return READERS[name]()
+
+
+def read_pairs(reader: Reader, pairs: Sequence[Pair]) -> dict[str, RawView]:
+    """Return the raw views of n pairs: of both texts joined; for dense views also what differs and what is shared."""
+    first = reader.read([one for one, _ in pairs])
+    second = reader.read([other for _, other in pairs])
+    views: dict[str, RawView] = dict(reader.read([f"{one}\n{other}" for one, other in pairs]))
+    for name, view in first.items():
+        other = second[name]
+        if isinstance(view, SparseRows) or isinstance(other, SparseRows):
+            continue
+        views[f"{name}_compared"] = np.hstack([np.abs(view - other), view * other])
+    return views
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReaderTrial:
+    """What one reader costs and gives: milliseconds per text, and left-out log-loss of the gold labels."""
+
+    reader: Reader
+    milliseconds: float
+    log_loss: float
+    verifier: LabelVerifier
+
+
+def choose_reader(
+    readers: Sequence[Reader],
+    texts: Sequence[str],
+    answers: IntArray,
+    gold: IntArray,
+    *,
+    budget_ms: float,
+    own_score: FloatArray | None = None,
+    n_classes: int | None = None,
+    n_answers: int | None = None,
+) -> tuple[ReaderTrial, list[ReaderTrial]]:
+    """Return the trial with the least left-out log-loss among those within the budget per text, and all trials.
+
+    The first reader is the fallback where none is within the budget.
+    """
+    trials = []
+    for reader in readers:
+        reader.read(texts[:1])  # what is loaded once is not the price of a text
+        started = perf_counter()
+        views = reader.read(texts)
+        milliseconds = 1000.0 * (perf_counter() - started) / len(texts)
+        fitted = fit_labels(views, answers, gold, own_score, n_classes=n_classes, n_answers=n_answers)
+        log_loss = float(-np.log(fitted.left_out[np.arange(len(gold)), gold]).mean())
+        trials.append(ReaderTrial(reader=reader, milliseconds=milliseconds, log_loss=log_loss, verifier=fitted))
+    affordable = [trial for trial in trials if trial.milliseconds <= budget_ms] or trials[:1]
+    return min(affordable, key=lambda trial: trial.log_loss), trials
