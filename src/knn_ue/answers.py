@@ -33,18 +33,23 @@ class Plain:
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborExample(Plain):
-    """A training example near the input; `agrees` says whether it has the predicted label."""
+    """A training example near the input; `agrees` says whether it has the predicted label.
+
+    `given` is what the judged model had answered there, where answers were given with the rows.
+    """
 
     id: int
     label: str
     distance: float
     text: str | None
     agrees: bool
+    given: str | None = None
 
     def line(self) -> str:
         """Return it as a line of a list."""
         mark = "agrees " if self.agrees else "differs"
-        return f"  {mark} {self.distance:8.3f}  {self.label}  {self.text or f'id {self.id}'}"
+        said = "" if self.given in (None, self.label) else f" (the model said {self.given})"
+        return f"  {mark} {self.distance:8.3f}  {self.label}{said}  {self.text or f'id {self.id}'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +61,17 @@ class Answer(Plain):
     Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
     that other decisions add (see `knn_ue.decisions`). `domain` is the domain whose scale the score has; None where
     there is none. `probabilities` are those of the `top_k` most likely labels, where they were asked for.
+    `alternatives` are those of the likeliest labels beside a given answer, by the verifier; `raw_score` is None where
+    the model that gave it did not say how sure it was.
     """
 
     label: str | None
     score: float
-    raw_score: float
+    raw_score: float | None
     abstained: bool
     would_be: str | None = None
     probabilities: Mapping[str, float] | None = None
+    alternatives: Mapping[str, float] | None = None
     decisions: Mapping[str, Any] | None = None
     domain: str | None = None
     familiarity: float | None = None
@@ -72,7 +80,7 @@ class Answer(Plain):
 
     def _repr_html_(self) -> str:
         facts: dict[str, object] = {"label": _label(self.label, self.would_be)}
-        facts |= {"score": f"{self.score:.3f}", "raw score": f"{self.raw_score:.3f}"}
+        facts |= {"score": f"{self.score:.3f}", "raw score": _raw(self.raw_score)}
         facts |= {f"probability of {name}": f"{value:.3f}" for name, value in (self.probabilities or {}).items()}
         if self.familiarity is not None:
             facts["familiarity"] = f"{self.familiarity:.2g}{' (unfamiliar)' if self.unfamiliar else ''}"
@@ -185,7 +193,7 @@ class AnswerList(list[_Item]):
             (
                 _label(each.label, each.would_be),
                 f"{each.score:.3f}",
-                f"{each.raw_score:.3f}",
+                _raw(each.raw_score),
                 "" if each.familiarity is None else f"{each.familiarity:.2g}",
                 (each.neighbors[0].text or f"id {each.neighbors[0].id}") if each.neighbors else "",
             )
@@ -204,6 +212,7 @@ class Explanation(Plain):
     `score`, this neighborhood decides. `n_agreeing` of the `n_neighbors` nearest examples have the predicted label;
     where another label is more common among them, it is `majority_label`, of `n_majority` examples. `familiarity` and
     `unfamiliar` are as in `Answer`; words have none. `adapted_to` is the domain whose scale the score has, if any.
+    `base_score` is the share of right answers among the labeled ones, where the answer was given with the row.
     """
 
     text: str | None
@@ -227,6 +236,7 @@ class Explanation(Plain):
     familiarity: float | None = None
     unfamiliar: bool | None = None
     adapted_to: str | None = None
+    base_score: float | None = None
     neighbors: tuple[NeighborExample, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -244,7 +254,8 @@ class Explanation(Plain):
         known = said.pop("familiarity", None)
         lines = [] if self.text is None else [self.text]
         lines += [known] if known else []
-        lines.append(f"{self.label}: {percent(self.raw_score)} -> {percent(self.score)}")
+        before = self.raw_score if self.base_score is None else self.base_score
+        lines.append(f"{self.label}: {percent(before)} -> {percent(self.score)}")
         return lines + [f"  {sentence}" for sentence in said.values()]
 
 
@@ -348,6 +359,10 @@ def _plain(value: Any) -> Any:
 def _reason_lines(raised_by: tuple[str, ...], lowered_by: tuple[str, ...]) -> list[str]:
     reasons = (("raised", raised_by), ("lowered", lowered_by))
     return [f"  {verb} by {'; '.join(found)}" for verb, found in reasons if found]
+
+
+def _raw(score: float | None) -> str:
+    return "not stated" if score is None else f"{score:.3f}"
 
 
 def _label(label: str | None, would_be: str | None) -> str:

@@ -22,6 +22,7 @@ from knn_ue.calibrators import (
     Stores,
     TemperatureScaling,
     VectorScaling,
+    Verdict,
 )
 from knn_ue.encoding.contract import Encoder, EncoderOptions
 from knn_ue.errors import InvalidInputError, StorageError
@@ -102,6 +103,13 @@ def _validation_only(calibrator: type[Calibrator], summary: str) -> Method:
 METHODS: dict[str, Method] = {
     "softmax": _softmax_of(TrainingMethod, "the model's own softmax"),
     "temperature": _validation_only(TemperatureScaling, "one temperature for all"),
+    "verdict": Method(
+        calibrator=Verdict,
+        make=lambda _train, _search: Verdict(),
+        summary="a small independent reader that judges the answer",
+        reads_training=False,
+        only_tasks=("text-classification", "text-pair"),
+    ),
     "vector-scaling": _validation_only(VectorScaling, "a scale and a bias for each class, shrunk towards temperature"),
     "matrix-scaling": _validation_only(MatrixScaling, "an affine map of the logits, shrunk towards temperature"),
     "isotonic": _validation_only(IsotonicCalibration, "a rising step function of the confidence"),

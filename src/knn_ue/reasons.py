@@ -43,6 +43,8 @@ class Explained(Protocol):
     def unfamiliar(self) -> bool | None: ...
     @property
     def adapted_to(self) -> str | None: ...
+    @property
+    def base_score(self) -> float | None: ...
 
 
 def percent(fraction: float) -> str:
@@ -62,8 +64,11 @@ def sentences(explained: Explained) -> dict[str, str]:
     """Return the sentences of an explanation by what they are about; a part without anything to say is left out.
 
     `familiarity` (whether the input is like the training data), `calibration` (what happens to every input),
-    `neighborhood` (what this input's neighborhood adds), `neighbors` (which labels they have).
+    `neighborhood` (what this input's neighborhood adds), `neighbors` (which labels they have). Of an answer that was
+    given with the row, `verdict` alone.
     """
+    if explained.base_score is not None:
+        return {"verdict": _verdict(explained, explained.base_score)}
     found = {
         "familiarity": familiarity_sentence(explained.familiarity, explained.unfamiliar, explained.adapted_to),
         "calibration": _calibration(explained),
@@ -93,6 +98,18 @@ def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None, ada
         return f"Rare among the validation inputs, but not flagged: {percent(familiarity)} are at least as unusual."
     share = f"{100 * familiarity:.0f} %" if familiarity >= 0.1 else percent(familiarity)
     return f"Like the validation inputs: {share} of them are at least as unusual."
+
+
+def _verdict(explained: Explained, base: float) -> str:
+    """Return why a given answer is likelier or less likely to be right than the model's answers usually are."""
+    usual = f"Of the labeled answers {percent(base)} are right"
+    raises = explained.score > base
+    because, despite = explained.raised_by, explained.lowered_by
+    if not raises:
+        because, despite = despite, because
+    reasons = f", because {_listed(because)}" if because else ""
+    reasons += f", although {_listed(despite)}" if despite else ""
+    return f"{usual}; this one is {'more' if raises else 'less'} likely to be: {percent(explained.score)}{reasons}."
 
 
 def _calibration(explained: Explained) -> str:

@@ -129,6 +129,48 @@ def tagged_sentences(
     return train, validation, test
 
 
+def given_answers(*, n_labeled: int = 200, n_test: int = 600, seed: int = 0) -> tuple[Outputs, Outputs]:
+    """Return labeled and test outputs of a model that one cannot open: texts on three topics, and what it answered.
+
+    It is right on seven of ten texts, mostly says "food" where it is not, and never says how sure it is. Of the two
+    nouns in a text three in ten are of any topic.
+
+    >>> labeled, test = given_answers()
+    >>> labeled.class_names, labeled.texts[0]
+    (('food', 'sport', 'travel', '(other)'), 'a cheap flight by train')
+    """
+    for name, size in (("n_labeled", n_labeled), ("n_test", n_test)):
+        check_positive(size, name)
+    rng = np.random.default_rng(seed)
+    return _given(n_labeled, rng), _given(n_test, rng)
+
+
+_TOPICS = {
+    "food": ("soup", "bread", "dinner", "cheese", "apple"),
+    "sport": ("match", "goal", "runner", "league", "racket"),
+    "travel": ("train", "flight", "hotel", "island", "ticket"),
+}
+_RIGHT, _OFF_TOPIC, _UNSTATED = 0.7, 0.3, 14.5
+
+
+def _given(n_rows: int, rng: np.random.Generator) -> Outputs:
+    names = tuple(_TOPICS)
+    labels = rng.integers(len(names), size=n_rows)
+    shown = np.where(rng.random((n_rows, 2)) < _OFF_TOPIC, rng.integers(len(names), size=(n_rows, 2)), labels[:, None])
+    words = [[str(rng.choice(_TOPICS[names[topic]])) for topic in row] for row in shown]
+    wrong = np.where(rng.random(n_rows) < 0.7, 0, rng.integers(len(names), size=n_rows))
+    answers = np.where(rng.random(n_rows) < _RIGHT, labels, wrong)
+    logits = np.zeros((n_rows, len(names) + 1))
+    logits[np.arange(n_rows), answers] = _UNSTATED + np.log(len(names))
+    return Outputs(
+        logits=logits,
+        decoded=answers,
+        labels=labels,
+        class_names=(*names, "(other)"),
+        texts=[f"a {rng.choice(('cheap', 'late', 'new'))} {first} by {second}" for first, second in words],
+    )
+
+
 def _tagged(n_sentences: int, n_words: int, overconfident_by: float, rng: np.random.Generator) -> Outputs:
     tags = np.zeros((n_sentences, n_words), dtype=np.int64)
     before = np.zeros(n_sentences, dtype=np.int64)

@@ -21,6 +21,7 @@ from knn_ue.calibrators.sdm import SdmActivation
 from knn_ue.calibrators.softmax import SoftmaxResponse
 from knn_ue.calibrators.structured_scaling import MatrixScaling, VectorScaling
 from knn_ue.calibrators.temperature import TemperatureScaling
+from knn_ue.calibrators.verdict import Verdict
 
 __all__ = [
     "Calibrator",
@@ -43,6 +44,7 @@ __all__ = [
     "TaggedAnswer",
     "TemperatureScaling",
     "VectorScaling",
+    "Verdict",
     "adapt_calibrator",
     "labeled_scores",
     "take_found",

@@ -81,6 +81,9 @@ class Calibrator(Shown, ABC):
     explains: ClassVar[bool] = False
     """Whether `explain` has terms to show."""
 
+    judges_given: ClassVar[bool] = False
+    """Whether it judges answers that somebody else gave, so that other labels may be likelier."""
+
     n_neighbors: int = 0
     use_labels: bool = False
     """Whether the labels of neighbors count, not only their distances."""

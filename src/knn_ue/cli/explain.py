@@ -18,6 +18,10 @@ def explain(
         typer.Argument(metavar="TEXT", help="Texts to explain; for pairs, a premise and a hypothesis each."),
     ],
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Number of neighbors to show.")] = 5,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A", help="Of a folder fitted on answers: what the model answered, for each text."),
+    ] = None,
     domain: Domain = None,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -30,6 +34,8 @@ def explain(
     Example: [bold]knn-ue explain ue "a film like no other"[/bold]
 
     Example: [bold]knn-ue explain nli-ue "A man sleeps." "He is awake."[/bold]
+
+    Example: [bold]knn-ue explain answers-ue "where is my money?" --answer refund[/bold]
     """
     from knn_ue.pipeline import UncertaintyPipeline
 
@@ -42,6 +48,17 @@ def explain(
         if len(texts) % 2:
             raise InvalidInputError(f"this folder is for pairs, got {len(texts)} texts: give premise and hypothesis")
         rows = [{"premise": a, "hypothesis": b} for a, b in zip(texts[::2], texts[1::2], strict=True)]
+    if pipe.encoder.gives_answers:
+        n_answers = len(answer or ())
+        if n_answers != len(rows):
+            raise InvalidInputError(
+                f"this folder judges given answers, got {n_answers} for {len(rows)} texts: pass --answer A for each"
+            )
+        keys = TASKS[pipe.task].input_keys
+        rows = [
+            (row if isinstance(row, dict) else {keys[0]: row}) | {"answer": said}
+            for row, said in zip(rows, answer or (), strict=True)
+        ]
     explanations = pipe.explain(rows, top=top, domain=domain)
     if as_json:
         typer.echo(json.dumps([explanation.to_dict() for explanation in explanations], ensure_ascii=False))

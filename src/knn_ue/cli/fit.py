@@ -14,7 +14,6 @@ from knn_ue.cli.options import (
     Device,
     Method,
     Overwrite,
-    TrainRows,
     check_ue_folder,
     known_task,
     takes_columns,
@@ -23,25 +22,44 @@ from knn_ue.cli.terminal import cut_note, loading, progress_bars, say
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import recommended_method
 
+_RANKS_ONLY = 100  # labeled answers; with fewer, scores rank but are not calibrated better than a constant
+
 if TYPE_CHECKING:
     from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.types import Outputs
 
 
-@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
+@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags", "answer", "confidence")
 def fit(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="A model folder, a Hugging Face Hub name, or a UE folder, whose model is used."
-        ),
-    ],
-    train_rows: TrainRows,
-    validation: Annotated[
-        str, typer.Option(metavar="F", help="Labeled texts that the model was not trained on.", rich_help_panel="Data")
-    ],
     out: Annotated[Path, typer.Option(metavar="UE", help="The UE folder to write.", rich_help_panel="Data")],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]", help="A model folder, a Hugging Face Hub name, or a UE folder, whose model is used."
+        ),
+    ] = None,
+    train_rows: Annotated[
+        str | None, typer.Option("--train", metavar="F", help="Labeled training texts.", rich_help_panel="Data")
+    ] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option(metavar="F", help="Labeled texts that the model was not trained on.", rich_help_panel="Data"),
+    ] = None,
+    answers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F",
+            help="In place of MODEL: texts with a model's answers and the right labels, 50 and more.",
+            rich_help_panel="Data",
+        ),
+    ] = None,
+    reader: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="With --answers: what reads the texts, auto or instant.", rich_help_panel="Method"
+        ),
+    ] = "auto",
     method: Method = "knn-ue",
     index: Annotated[
         str,
@@ -152,12 +170,30 @@ def fit(
     Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
 
     A language model needs no training: --prompt "Review: {text}\\nSentiment:" --label-word pos=positive ...
+
+    Of a model behind an API, its answers are enough: [bold]knn-ue fit --answers answered.csv --out ue[/bold]
     """
     from knn_ue.decisions.registry import decision_to_plain, new_decision
+    from knn_ue.errors import InvalidInputError
+    from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.stores import TunableStore
 
     decisions = [new_decision(kind) for kind in decision or ()]
     check_ue_folder(out, overwrite=overwrite)
+    if answers is not None:
+        if model is not None or train_rows is not None or validation is not None:
+            raise InvalidInputError("--answers takes the place of MODEL, --train and --validation: leave those out")
+        pipe = UncertaintyPipeline.from_answers(reader=reader, task=task or "text")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
+            pipe.fit(answers, target_risk=target_risk, delta=delta, decisions=decisions, **columns)
+        pipe.save(out)
+        _tell_answers(out, pipe, as_json=as_json)
+        return
+    if model is None or train_rows is None or validation is None:
+        raise InvalidInputError(
+            "fit needs MODEL, --train and --validation, or --answers for a model that cannot be opened: pass them"
+        )
     with loading(model):
         if prompt is None and not label_word:
             pipe = _pipeline_of(model, task, device)
@@ -209,6 +245,34 @@ def fit(
     if (better := recommended_method(method, pipe.task)) != method:
         say(f"note: {better} scores whole entities and does better here: pass --method {better}")
     say(f"next: knn-ue evaluate {out} --test F, or knn-ue predict {out} --input F --output answers.jsonl")
+
+
+def _tell_answers(out: Path, pipe: "UncertaintyPipeline", *, as_json: bool) -> None:
+    """Print what came of a fit on given answers."""
+    from knn_ue.decisions.registry import decision_to_plain
+
+    fitted = pipe.fitted_
+    validation = fitted.validation
+    n_fitted, right = int((~fitted.held_out).sum()), float((validation.predicted == validation.labels).mean())
+    if as_json:
+        done: dict[str, Any] = {
+            "ue": str(out),
+            "method": fitted.method,
+            "task": pipe.task,
+            "labels": list(pipe.class_names),
+        }
+        done |= {"n_labeled": len(validation), "share_right": right}
+        done["decisions"] = [decision_to_plain(decision) for decision in fitted.decisions]
+        typer.echo(json.dumps(done, ensure_ascii=False))
+        return
+    typer.echo(
+        f"{out}: {fitted.method} for {pipe.task}, fitted on {n_fitted} labeled answers, {right:.1%} of them right"
+    )
+    for made in fitted.decisions:
+        typer.echo(str(made))
+    if n_fitted < _RANKS_ONLY:
+        say(f"{n_fitted} labeled answers rank new ones, but their scores are hardly better calibrated than a constant")
+    say(f"next: knn-ue predict {out} --input F --output scored.jsonl, or knn-ue evaluate {out} --test F")
 
 
 def _pipeline_of(model: str, task: str | None, device: str) -> "UncertaintyPipeline":

@@ -123,6 +123,8 @@ _COLUMNS = {
     "hypothesis": "hypothesis",
     "tokens": "words",
     "tags": "tags",
+    "answer": "model's answers",
+    "confidence": "model's own confidence",
 }
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _FLUSH_SECONDS = 1.0
 
 
-@takes_columns("text", "premise", "hypothesis", "tokens")
+@takes_columns("text", "premise", "hypothesis", "tokens", "answer", "confidence")
 def predict(
     ue: Ue,
     inputs: Annotated[

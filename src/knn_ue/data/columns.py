@@ -17,6 +17,7 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
     "tokens": ("tokens", "words"),
     "label": ("label", "labels", "sentiment", "intent", "gold_label", "class", "category", "target", "y"),
     "tags": ("ner_tags", "tags", "ner", "labels"),
+    "answer": ("answer", "prediction", "predicted", "response", "output", "completion", "model_answer"),
 }
 
 
@@ -29,6 +30,8 @@ class ColumnNames(TypedDict, total=False):
     hypothesis: str
     tokens: str
     tags: str
+    answer: str
+    confidence: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +48,15 @@ class Columns:
     hypothesis: str | None = None
     tokens: str | None = None
     tags: str | None = None
+    answer: str | None = None
+    confidence: str | None = None
 
     def of(self, task: Task, *, labeled: bool = True) -> dict[str, str]:
         """Return the columns that were named; raise where the task has no use for one of them.
 
         Without labels a tagger reads texts as well as words.
         """
-        keys, given = TASKS[task].keys(labeled=True), self.given()
+        keys, given = (*TASKS[task].keys(labeled=True), "answer", "confidence"), self.given()
         if TASKS[task].is_tagging and not labeled:
             keys = ("text", *keys)
         other = next((key for key in given if key not in keys), None)

@@ -14,7 +14,7 @@ from knn_ue.data.lines import RAISE_WORDS, Limits, Place, default_limits
 from knn_ue.data.rows import PairRow, Row, RowT, TextRow
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
 from knn_ue.errors import InvalidInputError
-from knn_ue.tasks import TASKS, Task
+from knn_ue.tasks import GIVEN_KEYS, TASKS, Task
 
 Record = Mapping[str, Any]
 
@@ -62,13 +62,25 @@ def tokens_and_tags(fields: Fields, *, labeled: bool) -> tuple[tuple[str, ...], 
     return tokens, tags
 
 
-def origin_of(record: Record, place: Place, *, labeled: bool, extra: Record | None) -> dict[str, Any]:
+def given_of(record: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return what a record says of an answer that some model gave, as it is; None where it says nothing.
+
+    >>> given_of({"text": "a", "Reply": "yes", "confidence": 0.9}, {"answer": "Reply"})
+    {'answer': 'yes', 'confidence': 0.9}
+    """
+    named = {key: columns.get(key, key) for key in GIVEN_KEYS}
+    return {key: record[column] for key, column in named.items() if column in record} or None
+
+
+def origin_of(
+    record: Record, place: Place, *, labeled: bool, extra: Record | None, columns: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return what a row knows beside its content: its place, the columns that are passed on, and the optional keys.
 
     Those are the `domain` and, with labels, the `sample_weight`; empty ones are left out. A domain is a name: many
     files have a column of that name that holds something else, which is no error.
     """
-    found: dict[str, Any] = {"place": place, "extra": extra}
+    found: dict[str, Any] = {"place": place, "extra": extra, "given": given_of(record, columns or {})}
     if isinstance(record.get("domain"), str) and record["domain"].strip():
         found["domain"] = record["domain"].strip()
     weight = record.get("sample_weight") if labeled else None
@@ -188,7 +200,8 @@ class Reading:
 
     def wanted(self, names: Container[str]) -> list[str]:
         """Return the columns that are read where not all of them are."""
-        return [*self.needed(names).values(), *OPTIONAL]
+        given = [self.columns.get(key, key) for key in GIVEN_KEYS]
+        return [*self.needed(names).values(), *OPTIONAL, *given]
 
     def rows(self, records: Callable[[], Records]) -> Iterator[Row]:
         """Yield a row for each record; `records` is called twice where the scheme of tags must be found first."""
@@ -202,7 +215,9 @@ class Reading:
             fields = Fields(record, place, self.columns)
             try:
                 values: dict[str, Any] = {key: fields.text(key) for key in task.input_keys}
-                values |= origin_of(record, place, labeled=self.labeled, extra=self._extra(record))
+                values |= origin_of(
+                    record, place, labeled=self.labeled, extra=self._extra(record), columns=self.columns
+                )
                 if self.labeled:
                     values["label"] = _label(fields)
                     if record.get("label_counts") is not None:
@@ -217,7 +232,7 @@ class Reading:
             try:
                 fields = Fields(record, place, self.columns)
                 extra = self._extra(record)
-                origin = origin_of(record, place, labeled=self.labeled, extra=extra)
+                origin = origin_of(record, place, labeled=self.labeled, extra=extra, columns=self.columns)
                 tokens, tags = self._tokens_and_tags(fields, origin)
             except InvalidInputError as error:
                 self.on_error(error)

@@ -14,9 +14,11 @@ from knn_ue.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a row was read (`place`) and the columns it had beside ours (`extra`); neither is a part of its content."""
+    """Where a row was read (`place`), the columns it had beside ours (`extra`) and what it says of an answer that some
+    model gave (`given`, unchecked); none is a part of its content."""
 
     place: Place | None = field(default=None, compare=False, repr=False)
+    given: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     extra: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
 

@@ -59,6 +59,8 @@ class Encoder(Protocol):
     class_names: tuple[str, ...]
     options: EncoderOptions
     splits_texts: ClassVar[bool] = False
+    gives_answers: ClassVar[bool] = False
+    """Whether answers come with the rows, so that nothing is to be trained or stored."""
     n_encoded: int = 0
     n_truncated: int = 0
 

@@ -15,13 +15,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
 from knn_ue.arrays import IntArray
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder.tensors import valid_unicode
-from knn_ue.tasks import TASKS, Task
+from knn_ue.tasks import GIVEN_KEYS, TASKS, Task
 
 # Batches that are read and answered at a time: enough rows to sort by length, few enough that memory stays flat.
 WINDOW_BATCHES = 32
@@ -61,7 +62,8 @@ class Example:
 
     `labels` is None, (label,) or one tag per word. `domain` names the domain whose scores it asks for; `sample_weight`
     is what its label counts where rows were drawn unevenly; `place` is where it was read. The model sees none of them.
-    `raw` is the text that the words of a sentence were taken from, None where words were given.
+    `raw` is the text that the words of a sentence were taken from, None where words were given. `given` is what the row
+    says of an answer that another model gave, unchecked (see `knn_ue.encoding.given`).
     """
 
     parts: tuple[str, ...]
@@ -70,6 +72,7 @@ class Example:
     sample_weight: float | None = field(default=None, repr=False)
     place: object = field(default=None, compare=False, repr=False)
     raw: RawText | None = field(default=None, compare=False, repr=False)
+    given: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     def named(self, number: int) -> str:
         """Return what messages call it: its place where it was read from a file, else its number."""
@@ -163,7 +166,8 @@ def read_example(row: object, task: Task, number: int = 0, *, words_of: WordsOf 
     place = None if isinstance(row, Mapping) else getattr(row, "place", None)
     domain, weight = _field(row, "domain"), _field(row, "sample_weight")
     named = domain if isinstance(domain, str) and domain else None
-    return Example(parts, labels, named, None if weight is None else _read_weight(weight, number), place, raw)
+    read_weight = None if weight is None else _read_weight(weight, number)
+    return Example(parts, labels, named, read_weight, place, raw, _given(row))
 
 
 def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
@@ -249,6 +253,14 @@ def _whole_number(text: str) -> int | None:
 
 def _field(row: object, name: str) -> object:
     return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
+
+
+def _given(row: object) -> Mapping[str, Any] | None:
+    """Return what a row says of an answer that another model gave; None where it says nothing."""
+    if isinstance(row, Mapping):
+        return {key: row[key] for key in GIVEN_KEYS if key in row} or None
+    found = getattr(row, "given", None)
+    return found if isinstance(found, Mapping) else None
 
 
 def _read_weight(weight: object, number: int) -> float:

@@ -28,13 +28,16 @@ from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.data import PairRow, Row, TaggedRow
 from knn_ue.decisions import Decision, Scored
 from knn_ue.encoding import Example
+from knn_ue.encoding.given import given_answer
 from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import ENTITIES, SENTENCES, Familiarity, span_means
 from knn_ue.pipeline.entity_answers import explain_sentences, sentence_answers
 from knn_ue.pipeline.fitted import class_names, decide, most_likely, nearest
-from knn_ue.types import Outputs
+from knn_ue.types import Outputs, Prediction
+from knn_ue.verifying import OTHER
 
+_OTHERS = 3  # labels beside a given answer
 AbstainBelow = float | None | Sequence[float | None]  # for all, or for each example; None leaves it to the decisions
 
 
@@ -62,12 +65,24 @@ def answer_examples(
         texts = _text_answers(
             outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top, top_k=top_k
         )
-        return [*of_rows(texts, outputs, familiarity)]
+        return [*of_rows(_as_given(texts, examples), outputs, familiarity)]
     sentences = sentence_answers(
         examples, outputs, calibrator, found, decisions=decisions, abstain_below=below, top=top, top_k=top_k
     )
     sizes = [len(example.parts) for example in examples]
     return [*of_sentences(sentences, outputs, familiarity, sizes)]
+
+
+def _as_given(answers: Sequence[Answer], examples: Sequence[Example]) -> list[Answer]:
+    """Return the answers with the words in which they were given: an answer that is no label keeps its own."""
+    found = []
+    for answer, example in zip(answers, examples, strict=True):
+        if example.given is not None and answer.alternatives is not None:
+            said, sure = given_answer(example)
+            answer = replace(answer, raw_score=sure)
+            answer = replace(answer, would_be=said) if answer.abstained else replace(answer, label=said)
+        found.append(answer)
+    return found
 
 
 def check_abstain_below(value: float | None) -> None:
@@ -134,6 +149,7 @@ def _text_answers(
     decided = decide(scored, decisions, abstain_below)
     near = nearest(calibrator, found, prediction.predicted, names=names, top=top)
     likely = most_likely(prediction.probs, names, top_k)
+    others = _alternatives(prediction, names) if calibrator.judges_given else [None] * len(outputs)
     answers = []
     for row, predicted in enumerate(prediction.predicted.tolist()):
         label, would_be = decided[row].about(names[predicted])
@@ -145,11 +161,24 @@ def _text_answers(
                 abstained=decided[row].abstained,
                 would_be=would_be,
                 probabilities=likely[row],
+                alternatives=others[row],
                 decisions=decided[row].fields,
                 neighbors=near[row],
             )
         )
     return answers
+
+
+def _alternatives(prediction: Prediction, names: Sequence[str]) -> Sequence[dict[str, float] | None]:
+    """Return the likeliest labels beside each given answer, with their probabilities."""
+    rest = prediction.probs.copy()
+    rest[np.arange(len(rest)), prediction.predicted] = -1.0
+    if OTHER in names:
+        rest[:, list(names).index(OTHER) :] = -1.0  # what is no label is no alternative
+    return [
+        {name: share for name, share in (shares or {}).items() if share >= 0}
+        for shares in most_likely(rest, names, _OTHERS)
+    ]
 
 
 OfRow = TypeVar("OfRow", bound=Answer | Explanation)

@@ -11,12 +11,14 @@ from knn_ue.arrays import check_positive
 from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, RiskThreshold
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
+from knn_ue.encoding.given import GivenAnswers
 from knn_ue.encoding.inputs import windows
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import TEST, Evaluation, SampleWeight, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
+from knn_ue.pipeline.answered import fit_answers
 from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
 from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
 from knn_ue.pipeline.evaluating import read_sets
@@ -28,6 +30,7 @@ from knn_ue.progress import as_progress
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.types import Outputs, Progress
+from knn_ue.verifying import OTHER, Reader
 
 if TYPE_CHECKING:
     from knn_ue.encoding.causal import PromptOptions
@@ -55,6 +58,7 @@ class UncertaintyPipeline(Adjustable):
             self.fitted_ = fitted
         self._opened: OpenedFolder | None = None
         self._saved: Fitted | None = None  # what the folder held when it was opened
+        self._reader: str | Reader = "auto"  # of the verifier
 
     @classmethod
     def from_pretrained(
@@ -122,10 +126,28 @@ class UncertaintyPipeline(Adjustable):
             )
         )
 
+    @classmethod
+    def from_answers(
+        cls, *, reader: "str | Reader" = "auto", task: str = "text", labels: Sequence[str] | None = None
+    ) -> Self:
+        """Judge the answers of a model that one cannot open, such as a language model behind an API.
+
+        Rows have the model's `answer`; `fit(rows)` needs 50 and more that also have the right `label`. A small `reader`
+        ("auto", "instant", a name of `knn_ue.verifying.READERS`, or an object with `read`) reads the same input.
+        `labels` are what an answer should be one of, where the rows may lack some::
+
+            pipe = UncertaintyPipeline.from_answers().fit(rows)  # text, answer, label; optional confidence
+            (answer,) = pipe({"text": "where is my money?", "answer": "refund"})
+            answer.score, answer.alternatives  # 0.42, {"transfer": 0.35, ...}
+        """
+        pipe = cls(GivenAnswers(task, labels or ()))
+        pipe._reader = reader
+        return pipe
+
     def fit(
         self,
         train_rows: Rows | Outputs,
-        validation_rows: Rows | Outputs,
+        validation_rows: Rows | Outputs | None = None,
         *,
         method: str = "knn-ue",
         index: str | IndexOptions = "auto",
@@ -143,6 +165,8 @@ class UncertaintyPipeline(Adjustable):
         **columns: Unpack[ColumnNames],
     ) -> Self:
         """Store the training examples and fit the calibrator on the validation rows.
+
+        Of `from_answers`, `fit(rows)` takes one set of labeled answers and no method.
 
         `method` is a name of docs/methods.md. The `n_neighbors` nearest examples are searched with `index`: "auto",
         "exact", a faiss factory string or `IndexOptions`.
@@ -173,6 +197,13 @@ class UncertaintyPipeline(Adjustable):
         qualifies, a warning says so and every answer is an abstention unless `abstain_below` is given.
         """
         risk = () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
+        if self.encoder.gives_answers:
+            if validation_rows is not None:
+                raise InvalidInputError("answers are fitted on one set of labeled rows, got two: pass fit(rows)")
+            self._fit_answers(train_rows, (*risk, *decisions), Columns(**columns), seed)
+            return self
+        if validation_rows is None:
+            raise InvalidInputError("fit needs training and validation rows, got one set: pass fit(train, validation)")
         options = FitOptions(
             method=method,
             index=index,
@@ -192,10 +223,23 @@ class UncertaintyPipeline(Adjustable):
             encoder, train_rows, validation_rows, options, as_progress(progress), Columns(**columns)
         )
         self.encoder, self._opened = encoder, None
+        self._warn_of_abstention()
+        return self
+
+    def _fit_answers(self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int) -> None:
+        if isinstance(rows, Outputs):
+            raise InvalidInputError("answers are fitted on rows with text, answer and label, got Outputs: pass rows")
+        labels = [name for name in self.class_names if name != OTHER]
+        self.encoder, self.fitted_ = fit_answers(
+            self.task, rows, reader=self._reader, labels=labels, decisions=decisions, columns=columns, seed=seed
+        )
+        self._user_options, self._opened = self.encoder.options, None
+        self._warn_of_abstention()
+
+    def _warn_of_abstention(self) -> None:
         threshold = self.fitted_.threshold
         if threshold is not None and not threshold.found:
-            warnings.warn(f"{threshold}; the model will abstain on every input", stacklevel=2)
-        return self
+            warnings.warn(f"{threshold}; the model will abstain on every input", stacklevel=3)
 
     def __call__(
         self,

@@ -1,14 +1,16 @@
 """A small independent model that reads the same input, learns from labeled answers, and says which ones to trust."""
 
 from knn_ue.verifying.comparison import Comparison, compare, compare_cross_fitted
-from knn_ue.verifying.given import answer_numbers, n_answers_of, off_list_names
+from knn_ue.verifying.given import OTHER, UNSTATED, answer_numbers, n_answers_of, off_list_names
 from knn_ue.verifying.instant import InstantReader
 from knn_ue.verifying.labels import LabelParams, LabelVerifier, VerdictExplanation, fit_labels
 from knn_ue.verifying.readers import READERS, EmbeddingReader, Reader, choose_reader, open_reader, read_pairs
 from knn_ue.verifying.views import FittedView, RawView, RawViews, SparseRows, take_rows
 
 __all__ = [
+    "OTHER",
     "READERS",
+    "UNSTATED",
     "Comparison",
     "EmbeddingReader",
     "FittedView",

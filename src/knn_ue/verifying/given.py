@@ -10,6 +10,9 @@ import numpy as np
 
 from knn_ue.arrays import IntArray, text_tuple
 
+OTHER = "(other)"  # the name of all answers outside the list that are not frequent
+# Log-odds that stand for "it did not say how sure it is": those of a stated confidence are at most 13.9.
+UNSTATED = 14.5
 _ENOUGH = 5  # labeled rows, from which an answer outside the list has a record of its own
 
 

@@ -48,14 +48,15 @@ class LabelParams:
 class VerdictExplanation:
     """What spoke for and against n given answers.
 
-    The log-odds of `score` (n,) are `bias` + `verifier` (n,) + `own` (n,). `distribution` (n, classes) is what the
-    verifier would answer without knowing the answer. `said` and `right` (n,): how often the judged model gave this
-    answer in the labeled rows, and was right. `rows` (n, top): the nearest labeled rows, their `similarity` (n, top),
-    their `gold` labels and what the model had `given` there.
+    The log-odds of `score` (n,) are `bias` + `verifier` (n,), which is `slope` times those of the answer, + `own` (n,).
+    `distribution` (n, classes) is what the verifier would answer without knowing the answer. `said` and `right` (n,):
+    how often the judged model gave this answer in the labeled rows, and was right. `rows` (n, top): the nearest labeled
+    rows, their `similarity` (n, top), their `gold` labels and what the model had `given` there.
     """
 
     score: FloatArray
     bias: float
+    slope: float
     verifier: FloatArray
     own: FloatArray
     distribution: FloatArray
@@ -84,6 +85,11 @@ class LabelVerifier:
     left_out: FloatArray
     scores: FloatArray
     own: FloatArray | None = None
+
+    @property
+    def share_right(self) -> float:
+        """The share of right answers among the labeled rows, with one more of each kind."""
+        return float((np.count_nonzero(self.gold == self.answers) + 1) / (len(self.gold) + 2))
 
     def distribution(self, views: RawViews) -> FloatArray:
         """Return P(class | x), (n, classes), without knowing the given answer."""
@@ -120,6 +126,7 @@ class LabelVerifier:
         return VerdictExplanation(
             score=sigmoid(self.params.bias + verifier + own),
             bias=self.params.bias,
+            slope=self.params.slope,
             verifier=verifier,
             own=own,
             distribution=probs,
@@ -143,7 +150,11 @@ class LabelVerifier:
     @classmethod
     def from_state(cls, params: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
         """Restore what `state` returned."""
-        read = LabelParams(**params)
+        return cls.restored(LabelParams(**params), arrays)
+
+    @classmethod
+    def restored(cls, read: LabelParams, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Restore a verifier from its parameters and arrays."""
         parts: dict[str, dict[str, npt.NDArray[Any]]] = {name: {} for name in read.penalties}
         for key in arrays.keys() - {*_ARRAYS, "own"}:
             name, part = key.rsplit(".", 1)

@@ -1,0 +1,61 @@
+"""Labeled answers that some model gave -> `Fitted`: one set of rows, of which each is scored as if it were new."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from knn_ue.arrays import check_not_empty
+from knn_ue.calibrators import Verdict
+from knn_ue.data import Columns
+from knn_ue.data.splits import half_of
+from knn_ue.decisions import Decision
+from knn_ue.encoding.given import GivenAnswers
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline.fitted import Fitted
+from knn_ue.pipeline.fitting import fit_outputs
+from knn_ue.pipeline.rows import Rows, iter_examples
+from knn_ue.tasks import Task
+from knn_ue.verifying import Reader
+from knn_ue.verifying.labels import MIN_ROWS
+
+VERDICT = Verdict.kind
+
+
+def fit_answers(
+    task: Task,
+    rows: Rows,
+    *,
+    reader: "str | Reader",
+    labels: Sequence[str] | None,
+    decisions: Sequence[Decision],
+    columns: Columns,
+    seed: int,
+) -> tuple[GivenAnswers, Fitted]:
+    """Learn which answers to trust from labeled rows: each has an answer, and the label that is right.
+
+    With decisions, half of the rows, drawn at random, are held out for them.
+    """
+    examples = list(iter_examples(rows, task, labeled=True, columns=columns))
+    check_not_empty(len(examples), "the set of labeled answers")
+    without = next((number for number, example in enumerate(examples) if example.labels is None), None)
+    if without is not None:
+        raise InvalidInputError(f"{examples[without].named(without)} has no label: label every row, or leave it out")
+    _check_enough(len(examples), halved=bool(decisions))
+    encoder = GivenAnswers.of_examples(task, examples, labels)
+    outputs = encoder.encode(examples)
+    held_out = np.zeros(len(outputs), dtype=bool)
+    if decisions:
+        held_out[sorted(half_of(len(outputs), second=True, seed=seed))] = True
+    chosen = "instant" if reader == "auto" else reader
+    return encoder, fit_outputs(VERDICT, Verdict(chosen), outputs, held_out, decisions)
+
+
+def _check_enough(n_rows: int, *, halved: bool) -> None:
+    needed = 2 * MIN_ROWS if halved else MIN_ROWS
+    if n_rows >= needed:
+        return
+    why = f", of which half are held out for the decision, so {needed} in all" if halved else ""
+    raise InvalidInputError(
+        f"{n_rows} labeled answers are too few to say which to trust: at least {MIN_ROWS} are needed{why}; label more "
+        "(knn-ue sample chooses rows)"
+    )

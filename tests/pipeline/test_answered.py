@@ -1,0 +1,142 @@
+"""Answers of a model that cannot be opened, from rows to scores: in Python and from the shell."""
+
+import csv
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from cli_files import read_lines, run, write_rows
+from knn_ue import metrics
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.toy import given_answers
+
+
+def rows_of(outputs, **more):
+    names = outputs.class_names
+    return [
+        {"text": text, "answer": names[answer], "label": names[label], "id": number, **more}
+        for number, (text, answer, label) in enumerate(
+            zip(outputs.texts, outputs.predicted, outputs.labels, strict=True)
+        )
+    ]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    labeled, test = given_answers(n_labeled=240, n_test=200, seed=2)
+    return rows_of(labeled), rows_of(test)
+
+
+@pytest.fixture(scope="module")
+def pipe(rows):
+    return UncertaintyPipeline.from_answers().fit(rows[0])
+
+
+def asked(row):
+    return {key: row[key] for key in ("text", "answer")}
+
+
+def test_scores_rank_answers_that_were_never_seen(pipe, rows):
+    answers = pipe([asked(row) for row in rows[1]])
+
+    right = np.array([row["answer"] == row["label"] for row in rows[1]])
+    assert metrics.auroc(confidence=np.array([answer.score for answer in answers]), correct=right) > 0.9
+    assert [answer.label for answer in answers] == [row["answer"] for row in rows[1]]
+    assert answers[0].raw_score is None and answers[0].alternatives
+
+
+def test_an_answer_outside_the_list_is_scored_under_its_own_words(pipe):
+    (refusal,) = pipe({"text": "a new match by goal", "answer": "I cannot say"})
+
+    assert refusal.label == "I cannot say"
+    assert refusal.score < 0.2
+
+
+def test_a_folder_gives_the_same_answers_and_adapts(pipe, rows, tmp_path):
+    pipe.save(tmp_path / "ue")
+
+    loaded = UncertaintyPipeline.load(tmp_path / "ue")
+
+    assert loaded(asked(rows[1][0])) == pipe(asked(rows[1][0]))
+    assert loaded.adapt(rows[1][:60], domain="later").main.n == 60
+
+
+def test_evaluate_has_every_metric_beside_trusting_all_answers(pipe, rows):
+    found = pipe.evaluate(rows[1])
+
+    assert "verdict" in str(found)
+
+
+def test_too_few_rows_are_refused_with_the_number_that_is_needed(rows):
+    with pytest.raises(InvalidInputError, match=r"49 labeled answers are too few .* at least 50 are needed"):
+        UncertaintyPipeline.from_answers().fit(rows[0][:49])
+    with pytest.raises(InvalidInputError, match="so 100 in all"):
+        UncertaintyPipeline.from_answers().fit(rows[0][:60], target_risk=0.1)
+
+
+def test_two_sets_or_outputs_are_refused(rows, pipe):
+    with pytest.raises(InvalidInputError, match=r"one set of labeled rows, got two: pass fit\(rows\)"):
+        UncertaintyPipeline.from_answers().fit(rows[0], rows[1])
+    with pytest.raises(InvalidInputError, match="got Outputs: pass rows"):
+        UncertaintyPipeline.from_answers().fit(pipe.validation_)
+
+
+def test_pairs_have_answers_too(rows):
+    pairs = [{**row, "premise": row["text"], "hypothesis": "it is about " + row["label"]} for row in rows[0]]
+
+    pipe = UncertaintyPipeline.from_answers(task="pair").fit(pairs)
+
+    (answer,) = pipe({key: pairs[0][key] for key in ("premise", "hypothesis", "answer")})
+    assert 0 <= answer.score <= 1
+
+
+@pytest.fixture(scope="module")
+def folder(rows, tmp_path_factory):
+    place = tmp_path_factory.mktemp("answers")
+    with (place / "answered.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, ["id", "text", "reply", "label"])
+        table.writeheader()
+        for row in rows[0]:
+            table.writerow({"id": row["id"], "text": row["text"], "reply": row["answer"], "label": row["label"]})
+    fitted = run("fit", "--answers", place / "answered.csv", "--answer-column", "reply", "--out", place / "ue")
+    assert fitted.exit_code == 0, fitted.output
+    return place
+
+
+def test_the_shell_fits_on_a_table_and_scores_a_file_row_by_row(folder, rows, pipe):
+    new = write_rows(folder / "new.jsonl", [{"id": row["id"], **asked(row)} for row in rows[1][:5]])
+
+    result = run("predict", folder / "ue", "--input", new, "--output", folder / "scored.jsonl")
+
+    lines = read_lines(folder / "scored.jsonl")
+    assert result.exit_code == 0
+    assert [line["id"] for line in lines] == [0, 1, 2, 3, 4]
+    assert {"answer", "score", "alternatives", "abstained"} <= lines[0].keys()
+    assert lines[0]["score"] == pipe(asked(rows[1][0]))[0].score
+
+
+def test_the_shell_explains_a_given_answer(folder):
+    result = run("explain", folder / "ue", "a new match by goal", "--answer", "food", "--json")
+
+    (why,) = json.loads(result.stdout)
+    assert why["in_words"]["verdict"].startswith("Of the labeled answers")
+    assert "pass --answer A for each" in run("explain", folder / "ue", "a text").output
+
+
+def test_the_shell_says_what_a_fit_needs(folder):
+    missing = run("fit", "--out", folder / "other")
+    both = run("fit", "model", "--answers", folder / "answered.csv", "--out", folder / "other")
+
+    assert "fit needs MODEL, --train and --validation, or --answers" in missing.output
+    assert "--answers takes the place of MODEL" in both.output
+
+
+def test_a_threshold_is_fitted_on_rows_that_the_verifier_has_not_seen(rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pipe = UncertaintyPipeline.from_answers().fit(rows[0], target_risk=0.2)
+
+    assert pipe.threshold_.n == 120 and int((~pipe.fitted_.held_out).sum()) == 120
