@@ -137,7 +137,7 @@ def given_answers(*, n_labeled: int = 200, n_test: int = 600, seed: int = 0) -> 
 
     >>> labeled, test = given_answers()
     >>> labeled.class_names, labeled.texts[0]
-    (('food', 'sport', 'travel', '(other)'), 'a cheap flight by train')
+    (('food', 'sport', 'travel', '(other)'), 'a late ticket by apple')
     """
     for name, size in (("n_labeled", n_labeled), ("n_test", n_test)):
         check_positive(size, name)

@@ -43,7 +43,7 @@ class _State:
 
 
 class GivenAnswers(Encoder):
-    """Rows with answers in, `Outputs` out: what was answered is `decoded`, how surely is in the logits.
+    """Rows with answers in, `Outputs` out: what was answered is `decoded`, the stated confidence is in the logits.
 
     `labels` are what an answer should be one of; `off_list` are frequent answers that are none of them. `class_names`
     are the labels, one name for all other answers, and those of `off_list`.
