@@ -28,7 +28,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, Any
 
 import numpy as np
 
@@ -52,6 +52,8 @@ Find = Callable[[Outputs], Neighbors]
 
 class WithNeighbors(LogitScaling):
     """kNN-UE on whatever neighbors it is given; nothing to save."""
+
+    kind: ClassVar[str] = "with-neighbors"
 
     params_: WeightParams
 
