@@ -28,7 +28,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
