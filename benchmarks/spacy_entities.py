@@ -28,6 +28,7 @@ from knn_ue.spacy.learning import learn
 from knn_ue.spacy.tagging import TypeMap
 from knn_ue.types import Outputs
 
+KIND = "spacy-benchmark"
 TYPES = TypeMap(
     types=("LOC", "ORG", "PER"), renamed={"PERSON": "PER", "GPE": "LOC", "FAC": "LOC", "LOC": "LOC", "ORG": "ORG"}
 )
@@ -121,7 +122,7 @@ def read_set(name: str, place: str, key: str, path: Path, options: argparse.Name
     folder = options.cache / f"{name}-{key.replace('/', '-')}"
     if not folder.exists():
         save_set(folder, *run_set(place, path, options.limit, copied=key.endswith(COPIES)))
-    stored = open_folder(folder)
+    stored = open_folder(folder, kind=KIND)
     return outputs_from_arrays(stored.arrays, TYPES.class_names), stored.arrays["beam"]
 
 
@@ -160,7 +161,7 @@ def run_set(place: str, path: Path, limit: int, *, copied: bool = False, beamed:
 
 
 def save_set(folder: Path, outputs: Outputs, beam: np.ndarray) -> None:
-    write_folder(folder, Part(kind="spacy-benchmark", arrays=outputs_to_arrays(outputs) | {"beam": beam}))
+    write_folder(folder, Part(kind=KIND, arrays=outputs_to_arrays(outputs) | {"beam": beam}))
 
 
 def sentences(scored: Scored, rng: np.random.Generator, n: int) -> Scored:
