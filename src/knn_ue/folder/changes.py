@@ -13,6 +13,7 @@ import os
 import secrets
 import sqlite3
 import stat
+import time
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -33,6 +34,7 @@ from knn_ue.folder.tensors import PackedTexts, valid_unicode
 DATABASE = "changes.db"
 MAX_ID = 1 << 62
 FOREVER = 1e6  # seconds
+MOST_ANSWERS, ANSWERS_LAST = 10_000, 86_400  # of requests that may be repeated: so many, for so many seconds
 _MAX_BLOB = 1 << 30  # SQLite's own limit is just below
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _TABLES = {
@@ -45,7 +47,8 @@ _TABLES = {
     "removed": "create table removed (id integer primary key, change integer not null) strict",
     "parts": """create table parts (
         name text primary key, state text, arrays blob, change integer not null, crc integer not null) strict""",
-    "requests": "create table requests (key text primary key, asked text not null, answer text not null) strict",
+    "requests": """create table requests (
+        key text primary key, asked text not null, answer text not null, at integer not null) strict""",
 }
 _BUILT_IN = {"sqlite_sequence", "sqlite_autoindex_parts_1", "sqlite_autoindex_requests_1"}
 _NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_UNLOCK", "SQLITE_IOERR_CHECKRESERVEDLOCK")
@@ -178,13 +181,23 @@ class Transaction:
         self.is_change = True
 
     def answered(self, key: str) -> tuple[str, str] | None:
-        """Return what was asked and answered under an idempotency key, None where it is new."""
-        row = self._database.execute("select asked, answer from requests where key = ?", (key,)).fetchone()
+        """Return what was asked and answered under an idempotency key, None where it is new or was forgotten."""
+        row = self._database.execute(
+            "select asked, answer from requests where key = ? and at > ?", (key, int(time.time()) - ANSWERS_LAST)
+        ).fetchone()
         return None if row is None else (row[0], row[1])
 
     def answer(self, key: str, asked: str, answer: str) -> None:
         """Remember the answer to the request with this key, together with what it changes."""
-        self._database.execute("insert into requests values (?, ?, ?)", (key, asked, answer))
+        now = int(time.time())
+        self._database.execute("insert or replace into requests values (?, ?, ?, ?)", (key, asked, answer, now))
+        # The oldest two at most, for one that came: all of them go in time, and no change waits for many.
+        self._database.execute(
+            """delete from requests where rowid in (select rowid from requests order by rowid limit 2)
+            and (at <= ? or rowid <= (select max(rowid) from requests) - ?)""",
+            (now - ANSWERS_LAST, MOST_ANSWERS),
+        )
+        self.is_change = True
 
     @property
     def _now(self) -> Head:
