@@ -22,6 +22,7 @@ from knn_ue.calibrators.softmax import SoftmaxResponse
 from knn_ue.calibrators.structured_scaling import MatrixScaling, VectorScaling
 from knn_ue.calibrators.temperature import TemperatureScaling
 from knn_ue.calibrators.verdict import Verdict
+from knn_ue.calibrators.verified import Verified
 
 __all__ = [
     "Calibrator",
@@ -45,6 +46,7 @@ __all__ = [
     "TemperatureScaling",
     "VectorScaling",
     "Verdict",
+    "Verified",
     "adapt_calibrator",
     "labeled_scores",
     "take_found",

@@ -111,7 +111,7 @@ def evaluate(
             calibrators,
             sets.test,
             sets.out_of_domain or None,
-            method=pipe.method_,
+            method=list(calibrators)[-1],
             n_bootstrap=draws,
             context=context,
             familiarity=pipe.familiarity_,
@@ -164,7 +164,7 @@ def _calibrators(pipe: "UncertaintyPipeline", domain: str | None) -> "dict[str, 
     fitted = pipe.fitted_
     calibrator = calibrator_of(fitted, domain)
     seen = fitted.validation.take(~fitted.held_out)
-    return {"temperature": make_calibrator("temperature", seen).fit(seen), fitted.method: calibrator}
+    return {"temperature": make_calibrator("temperature", seen).fit(seen), **fitted.compared(calibrator)}
 
 
 def _named(sources: list[str]) -> dict[str, str]:
