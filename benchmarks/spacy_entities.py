@@ -19,13 +19,13 @@ import numpy as np
 
 from knn_ue.data import read_rows
 from knn_ue.entities import find_entities
+from knn_ue.folder import write_folder
+from knn_ue.folder.tensors import outputs_from_arrays, outputs_to_arrays
 from knn_ue.metrics import e_aurc, expected_calibration_error
 from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions
 from knn_ue.spacy.gold import _from_tags, gold_docs, perturbed
 from knn_ue.spacy.learning import learn
 from knn_ue.spacy.tagging import TypeMap
-from knn_ue.folder import Part, open_folder, write_folder
-from knn_ue.folder.tensors import outputs_from_arrays, outputs_to_arrays
 from knn_ue.types import Outputs
 
 TYPES = TypeMap(
