@@ -68,9 +68,7 @@ def test_a_cut_file_is_refused(tmp_path):
 def test_a_head_of_a_package_that_is_not_installed_says_which_one_to_install(tmp_path):
     head = make_head("spectral")
     save_head(tmp_path, head)
-    save_file(
-        load_file(tmp_path / HEAD_FILE), tmp_path / HEAD_FILE, metadata={"kind": "unknown", "options": "{}"}
-    )
+    save_file(load_file(tmp_path / HEAD_FILE), tmp_path / HEAD_FILE, metadata={"kind": "unknown", "options": "{}"})
 
-    with pytest.raises(MissingExtraError, match="a head of the kind 'unknown' .* install knn-ue-lab"):
+    with pytest.raises(MissingExtraError, match=r"a head of the kind 'unknown' .* install knn-ue-lab"):
         load_head(tmp_path / HEAD_FILE)
