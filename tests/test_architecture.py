@@ -127,16 +127,6 @@ def test_each_file_that_the_page_names_exists(name):
     assert (SOURCE / name).is_file() or (root / name).is_file()
 
 
-FOLDERS = dict(re.findall(r"^\| `([a-z_/]+)/` \| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
-
-
-@pytest.mark.parametrize("folder", sorted(FOLDERS))
-def test_the_page_names_each_file_of_a_folder_that_it_shows_from_the_inside(folder):
-    files = {path.stem for path in (SOURCE / folder).glob("*.py")} - {"__init__"}
-
-    assert set(re.findall(r"`([a-z_0-9]+)`", FOLDERS[folder])) == files
-
-
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 NAMED = re.findall(r"`([a-z_/]+\.py)` \(((?:`\w+`(?:, )?)+)\)", PAGE.read_text(encoding="utf-8"))
 

@@ -16,7 +16,7 @@ def test_the_lab_brings_the_methods_that_only_comparisons_need():
 
 
 def test_without_the_lab_its_methods_say_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(methods, "entry_points", lambda group: [])
+    monkeypatch.setattr(methods, "entry_points", lambda **_: [])
     monkeypatch.setattr(methods, "METHODS", Methods({"softmax": METHODS["softmax"]}))
 
     with pytest.raises(MissingExtraError, match=r"the method sngp is part of the package knn-ue-lab\. Install it"):
@@ -25,7 +25,7 @@ def test_without_the_lab_its_methods_say_how_to_install_it(monkeypatch):
 
 def test_a_package_adds_methods_by_an_entry_point(monkeypatch):
     entry = EntryPoint(name="lab", value="knn_ue_lab.methods:LAB", group="knn_ue.methods")
-    monkeypatch.setattr(methods, "entry_points", lambda group: [entry])
+    monkeypatch.setattr(methods, "entry_points", lambda **_: [entry])
 
     found = Methods({"softmax": METHODS["softmax"]})
 
