@@ -24,6 +24,7 @@ from knn_ue.metrics.weights import checked_weights
 from knn_ue.types import Outputs
 
 _ONE = "calibrated"
+_DIGITS = 14
 _ELSEWHERE = "out_of_domain"
 _MOST_NEAR = 2000  # validation rows to be near to: in tagging there are many thousand words
 
@@ -61,7 +62,8 @@ class AnsweredSet:
     def confidence(self, method: str) -> FloatArray:
         """Return the probability (n,) that a method gives the model's answers, as `Calibrator.predict` does."""
         given = self.probs[method][np.arange(len(self.outputs)), self.predicted]
-        return np.minimum(given, 1.0)  # rows may sum to a little more
+        # Rows may sum to a little more; and what differs by the order of a sum alone is the same confidence.
+        return np.round(np.minimum(given, 1.0), _DIGITS)
 
     @property
     def counted(self) -> BoolArray:
