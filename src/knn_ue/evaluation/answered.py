@@ -62,8 +62,9 @@ class AnsweredSet:
     def confidence(self, method: str) -> FloatArray:
         """Return the probability (n,) that a method gives the model's answers, as `Calibrator.predict` does."""
         given = self.probs[method][np.arange(len(self.outputs)), self.predicted]
-        # Rows may sum to a little more; and what differs by the order of a sum alone is the same confidence.
-        return np.round(np.minimum(given, 1.0), _DIGITS)
+        given = np.minimum(given, 1.0)  # rows may sum to a little more
+        # A model may state the same confidence each time: what differs by the order of a sum alone is no ranking.
+        return given if self.outputs.decoded is None else np.round(given, _DIGITS)
 
     @property
     def counted(self) -> BoolArray:
