@@ -39,14 +39,14 @@ class Rival(Calibrator):
     keeps_prediction: ClassVar[bool] = False
 
     def __init__(self, name: str, compared: Compared) -> None:
-        self.name = name
+        self.rival = name
         self._compared = compared
 
     def _is_fitted(self) -> bool:
         return True
 
     def _fit(self, _validation: Outputs, _found: Found, /) -> None:
-        raise InvalidInputError(f"{SHOWN[self.name]} is fitted with the verifier: fit that")
+        raise InvalidInputError(f"{SHOWN[self.rival]} is fitted with the verifier: fit that")
 
     def _predict_proba(self, outputs: Outputs, _found: Found, /) -> FloatArray:
-        return with_top(softmax(outputs.logits), outputs.predicted, self._compared(outputs)[self.name])
+        return with_top(softmax(outputs.logits), outputs.predicted, self._compared(outputs)[self.rival])
