@@ -184,6 +184,10 @@ class Calibrator(Shown, ABC):
         del outputs, found
         return None
 
+    def rivals(self) -> "Mapping[str, Calibrator]":
+        """Return plain methods that were fitted on the same rows and that evaluations show beside it, by name."""
+        return {}
+
     def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
         """Return for each row the terms of its weight and its `top` nearest examples; raise unless it `explains`."""
         del outputs, top, found
