@@ -20,7 +20,7 @@ class Explained(Protocol):
     @property
     def score(self) -> float: ...
     @property
-    def raw_score(self) -> float: ...
+    def raw_score(self) -> float | None: ...
     @property
     def usual_score(self) -> float | None: ...
     @property
@@ -69,10 +69,11 @@ def sentences(explained: Explained) -> dict[str, str]:
 
     `familiarity` (whether the input is like the training data), `calibration` (what happens to every input),
     `neighborhood` (what this input's neighborhood adds), `neighbors` (which labels they have), `verifier` (what the
-    verifier would answer). Of an answer that was given with the row, `verdict` alone.
+    verifier would answer). Of an answer that was given with the row: `verdict`, what is `for` it and `against` it, and
+    `own`, how sure its model said it was.
     """
     if explained.base_score is not None:
-        return {"verdict": _verdict(explained, explained.base_score)}
+        return _verdict(explained, explained.base_score)
     found = {
         "familiarity": familiarity_sentence(explained.familiarity, explained.unfamiliar, explained.adapted_to),
         "calibration": _calibration(explained),
@@ -105,16 +106,18 @@ def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None, ada
     return f"Like the validation inputs: {share} of them are at least as unusual."
 
 
-def _verdict(explained: Explained, base: float) -> str:
+def _verdict(explained: Explained, base: float) -> dict[str, str]:
     """Return why a given answer is likelier or less likely to be right than the model's answers usually are."""
-    usual = f"Of the labeled answers {percent(base)} are right"
-    raises = explained.score > base
-    because, despite = explained.raised_by, explained.lowered_by
-    if not raises:
-        because, despite = despite, because
-    reasons = f", because {_listed(because)}" if because else ""
-    reasons += f", although {_listed(despite)}" if despite else ""
-    return f"{usual}; this one is {'more' if raises else 'less'} likely to be: {percent(explained.score)}{reasons}."
+    than_usual = "more" if explained.score > base else "less"
+    found = {
+        "verdict": f"Of the labeled answers {percent(base)} are right; this one is {than_usual} likely to be: "
+        f"{percent(explained.score)}."
+    }
+    said = {"for": ("For it", explained.raised_by), "against": ("Against it", explained.lowered_by)}
+    found |= {part: f"{begin}: {_listed(reasons)}." for part, (begin, reasons) in said.items() if reasons}
+    stated = explained.raw_score
+    own = "did not say how sure it is" if stated is None else f"says {percent(stated)}"
+    return found | {"own": f"The model that gave the answer {own}."}
 
 
 def _verifier(explained: Explained) -> str:
@@ -139,6 +142,7 @@ def _own_score(explained: Explained) -> float:
 
 
 def _calibration(explained: Explained) -> str:
+    assert explained.raw_score is not None  # only answers given with the row may have none
     raw, own = percent(explained.raw_score), _own_score(explained)
     if explained.usual_score is None:
         if raw == percent(own):

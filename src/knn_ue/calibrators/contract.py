@@ -24,7 +24,7 @@ from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_folder, to_plain, write_folder
 from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
-from knn_ue.stores import NeighborStore, WritableStore, open_store
+from knn_ue.stores import FolderStore, NeighborStore, open_store
 from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.verifying.opened import Gain
 from knn_ue.weighting import Explanation
@@ -60,7 +60,10 @@ _KINDS: dict[str, "type[Calibrator]"] = {}
 def calibrator_kind(kind: str) -> "type[Calibrator]":
     """Return the calibrator of this kind; ValueError where there is none."""
     if kind not in _KINDS:
-        raise ValueError(f"a {kind[:40]!r}, a calibrator that this version does not know")
+        raise ValueError(
+            f"a {kind[:40]!r}, a calibrator that is not installed: upgrade knn-ue, or install the package that brings "
+            "it, such as knn-ue-lab"
+        )
     return _KINDS[kind]
 
 
@@ -208,6 +211,10 @@ class Calibrator(Shown, ABC):
         del outputs, found
         return None
 
+    def rivals(self) -> "Mapping[str, Calibrator]":
+        """Return plain methods that were fitted on the same rows and that evaluations show beside it, by name."""
+        return {}
+
     def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
         """Return for each row the terms of its weight and its `top` nearest examples; raise unless it `explains`."""
         del outputs, top, found
@@ -230,7 +237,7 @@ class Calibrator(Shown, ABC):
 
     def save(self, path: str | Path) -> None:
         """Write everything to the folder `path` in one step; a store that lives in the folder stays as it is."""
-        lives = [store.live for store in self.stores.values() if isinstance(store, WritableStore)]
+        lives = [store.live for store in self.stores.values() if isinstance(store, FolderStore)]
         for live in lives:
             if live is not None and live.path.resolve() == Path(path).resolve():
                 live.put("", *self.to_state())

@@ -67,12 +67,6 @@ class Fitted:
     copies: Outputs | None = None
     verifier_gain: Gain | None = None
 
-    def compared(self, calibrator: Calibrator) -> dict[str, Calibrator]:
-        """Return `calibrator` by the name that reports give it; where a verifier is in it, also the method alone."""
-        if calibrator.plain is calibrator:
-            return {self.method: calibrator}
-        return {self.method: calibrator.plain, f"{self.method} + verifier": calibrator}
-
     @property
     def threshold(self) -> RiskThreshold | None:
         """The decision that keeps a target risk; None where no risk was named."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, check_choice, check_positive
+from knn_ue.arrays import BoolArray, FloatArray, check_positive
 from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data import Columns
 from knn_ue.data.perturb import perturbed_rows
@@ -17,7 +17,7 @@ from knn_ue.encoding.contract import Encoder
 from knn_ue.encoding.inputs import Example, class_numbers, windows
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import FALSE_ALARM_RATE, Familiarity, TrainingSpace, check_rate
-from knn_ue.methods import METHODS, make_calibrator
+from knn_ue.methods import METHODS, check_method, make_calibrator
 from knn_ue.pipeline.answers import score_answers, scored_answers
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import (
@@ -63,7 +63,7 @@ class FitOptions:
     allow_leakage: bool = False
 
     def __post_init__(self) -> None:
-        check_choice(self.method, "method", tuple(METHODS))
+        check_method(self.method)
         check_positive(self.n_neighbors, "n_neighbors")
         check_rate(self.false_alarm_rate)
         calibrator = METHODS[self.method].calibrator

@@ -21,7 +21,7 @@ from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answered import fit_answers
 from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
 from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
-from knn_ue.pipeline.evaluating import read_sets
+from knn_ue.pipeline.evaluating import compared, read_sets
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import FitOptions, fit_rows
 from knn_ue.pipeline.folder import OpenedFolder, load_pipeline, save_changes, save_pipeline
@@ -330,7 +330,7 @@ class UncertaintyPipeline(Adjustable):
         sets = read_sets(self.encoder, rows, named, Columns(**columns)).encode(self.encoder)
         weights = sample_weight if isinstance(sample_weight, Mapping) else {TEST: sample_weight}
         return evaluate(
-            self.fitted_.compared(calibrator),
+            compared(calibrator, self.method_),
             sets.test,
             out_of_domain=sets.out_of_domain or None,
             n_bins=n_bins,
