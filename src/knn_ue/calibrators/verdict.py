@@ -15,7 +15,6 @@ from knn_ue.arrays import FloatArray, check_positive
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.calibrators.top_label import with_top
 from knn_ue.calibrators.verdict_rivals import SHOWN, Compared, Rival
-from knn_ue.errors import InvalidInputError
 from knn_ue.folder.schema import Arrays
 from knn_ue.folder.tensors import PackedTexts
 from knn_ue.reasons import percent
