@@ -1,4 +1,4 @@
-"""A request that is repeated is answered as the first time and done once; what is asked in one request is done in one."""
+"""A request that is repeated is answered as the first time and done once; all that one request asks is done, or nothing."""
 
 import sqlite3
 import threading
@@ -130,7 +130,7 @@ def test_a_client_that_goes_away_leaves_all_of_its_request_or_nothing(folder, cl
 
 
 class Disk:
-    """Makes commits and what follows them fail: `fails` names what, `commits` whether the commit is made before that."""
+    """Makes commits and what follows them fail: `fails` says which, `commits` whether a commit is made before it fails."""
 
     def __init__(self, monkeypatch):
         self.fails, self.commits = set(), False
