@@ -1,4 +1,4 @@
-"""A request that is repeated is answered as the first time and done once; all that one request asks is done, or nothing."""
+"""A repeated request is answered as the first time and done once; all that a request asks is done, or nothing."""
 
 import sqlite3
 import threading
@@ -130,7 +130,7 @@ def test_a_client_that_goes_away_leaves_all_of_its_request_or_nothing(folder, cl
 
 
 class Disk:
-    """Makes commits and what follows them fail: `fails` says which, `commits` whether a commit is made before it fails."""
+    """Makes the writes that it `fails` fail; where it `commits`, a commit is made before that."""
 
     def __init__(self, monkeypatch):
         self.fails, self.commits = set(), False
