@@ -1,13 +1,14 @@
-"""Abstention thresholds with a risk guarantee: below which confidence should a model rather not answer?"""
+"""The promise of a precision: below which score should an answer rather not be given?"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, bool_vector, float_vector
+from knn_ue.decisions.betting import Rung, Units, climb, rank_within, risk_bound_of, rungs, units_needed
 from knn_ue.decisions.contract import ABSTAINED, Scored
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import from_plain
@@ -18,16 +19,24 @@ _COVERAGES = np.linspace(0.1, 1.0, 19)
 # allowed; otherwise a single unlucky row among the most confident would end the search before it began.
 _HEAD_START = 1.75
 _MAX_ROWS = 1 << 62
+_RISKS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)  # what is tried where a target is too low
+_MORE = 1.25  # rows that did not do are never said to be enough
+
+Unit = Literal["row", "sentence", "document"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RiskThreshold:
-    """A decision: abstain below the confidence that keeps the share of wrong answers at `target_risk`.
+    """A decision: abstain below the score that keeps the share of wrong answers at `target_risk`.
 
-    Fitted on `n` rows by `choose_threshold`. Answering where confidence is at least `threshold` answered `n_answered`
-    rows with `n_errors` errors; `bound` is the upper bound of the risk. Where none qualifies, `threshold` is None,
-    every answer is an abstention, and the numbers are those of the highest threshold tested (0, 0 and 1 where the rows
-    were too few to test any). `str` is one sentence.
+    Fitted on `n` answers of `n_units` rows, sentences or documents, whichever are independent (`unit`). Answering where
+    the score is at least `threshold`, and of a sentence at most the `cap` best, gave `n_answered` answers with
+    `n_errors` errors; `bound` is the upper bound of the risk. A document counts as at most `cap` answers.
+
+    Where nothing can be promised `threshold` is None, every answer is an abstention, and the numbers are those of the
+    highest threshold tested (0, 0 and 1 where the rows were too few to test any). `best_risk` is then the lowest
+    risk tried that the rows do support, and `n_needed` about how many units the target needs; None where there is none.
+    `str` is the promise: one sentence.
     """
 
     kind: ClassVar[str] = "risk"
@@ -39,23 +48,37 @@ class RiskThreshold:
     n_answered: int = 0
     n_errors: int = 0
     bound: float = 1.0
+    unit: Unit = "row"
+    n_units: int = 0
+    cap: int | None = None
+    best_risk: float | None = None
+    n_needed: int | None = None
 
     def __post_init__(self) -> None:
         check_risk(self.target_risk, self.delta)
 
     def fit(self, held_out: Scored, /) -> Self:
-        """Return the threshold chosen on `held_out`."""
-        if held_out.correct is None:
+        """Return the threshold chosen on `held_out`; sentences or documents, where it has them, are its units."""
+        correct = held_out.correct
+        if correct is None:
             raise InvalidInputError("a risk threshold needs held-out rows with labels: pass Scored(correct=...)")
-        chosen = choose_threshold(
-            confidence=held_out.confidence, correct=held_out.correct, target_risk=self.target_risk, delta=self.delta
-        )
+        chosen = _chosen(held_out, correct, self.target_risk, self.delta)
+        if not chosen.found:
+            others = (risk for risk in _RISKS if risk > self.target_risk)
+            best = next((risk for risk in others if _chosen(held_out, correct, risk, self.delta).found), None)
+            needed = _needed(held_out, correct, self.target_risk, self.delta)
+            if needed is not None:
+                needed = max(needed, math.ceil(_MORE * chosen.n_units))
+            chosen = replace(chosen, best_risk=best, n_needed=needed)
         return replace(self, **asdict(chosen))
 
     def fields(self, scored: Scored, /) -> list[dict[str, Any]]:
         """Return for each answer whether it is an abstention."""
         least = math.inf if self.threshold is None else self.threshold
-        return [{ABSTAINED: score < least} for score in scored.confidence.tolist()]
+        withheld = scored.confidence < least
+        if self.unit == "sentence" and self.cap is not None and scored.sentence is not None:
+            withheld |= rank_within(scored.confidence, scored.sentence) >= self.cap
+        return [{ABSTAINED: value} for value in withheld.tolist()]
 
     def to_plain(self) -> dict[str, Any]:
         """Return the numbers as plain JSON."""
@@ -69,6 +92,11 @@ class RiskThreshold:
             raise ValueError(f"n_errors <= n_answered <= n and a bound within 0 and 1 are needed, got {dict(plain)}")
         if stored.threshold is not None and not (0 <= stored.threshold <= 1 and stored.n_answered):
             raise ValueError(f"a threshold within 0 and 1 that was reached is needed, got {dict(plain)}")
+        counts = (stored.n_units, stored.cap, stored.n_needed)
+        if not all(count is None or 0 <= count <= _MAX_ROWS for count in counts):
+            raise ValueError(f"n_units, cap and n_needed must be counts, got {dict(plain)}")
+        if stored.best_risk is not None and not 0 < stored.best_risk < 1:
+            raise ValueError(f"best_risk must lie strictly between 0 and 1, got {stored.best_risk}")
         return stored
 
     @property
@@ -78,23 +106,49 @@ class RiskThreshold:
 
     @property
     def coverage(self) -> float:
-        """Share of the `n` rows that are answered; 0 where no threshold qualifies."""
+        """Share of the `n` answers that are given; 0 where no threshold qualifies."""
         return self.n_answered / self.n if self.found else 0.0
 
     def __str__(self) -> str:
-        goal = f"a risk of at most {self.target_risk:.3g} (with probability {1 - self.delta:.3g}, in domain)"
+        units, goal = f"{self.n_units} held-out {self.unit}s", _percent(1 - self.target_risk)
         if self.found:
             return (
-                f"answering at a confidence of at least {self.threshold:.4g} keeps {goal} and answered "
-                f"{self.coverage:.1%} of {self.n} rows, with {self.n_errors} errors and a bound of {self.bound:.3g}"
+                f"at least {goal} of the answers given are right, with probability {_percent(1 - self.delta)}: counted "
+                f"over the answers with a score of at least {self.threshold:.4g}{self._cap_words()} in {self.unit}s "
+                f"drawn like the {units}, where {self.n_answered} of {self.n} were given and {self.n_errors} of them "
+                f"wrong, which bounds their share by {_percent(self.bound)}; void for other kinds of {self.unit}s and "
+                "once the model, its examples or its scores change"
             )
-        if not self.n_answered:
-            needed = rows_needed(self.target_risk, self.delta)
-            return f"no threshold is known to keep {goal}: {self.n} rows are too few, at least {needed} are needed"
-        return (
-            f"no threshold is known to keep {goal}: even the {self.n_answered} most confident of {self.n} rows have "
-            f"{self.n_errors} errors, which leaves a bound of {self.bound:.3g}"
-        )
+        can = "and no other one can" if self.best_risk is None else f"{_percent(1 - self.best_risk)} can"
+        if self.n_needed is not None:
+            more = f"about {self.n_needed - self.n_units} more are needed for {goal}"
+        else:
+            more = "more of them would not help, since even the answers with the highest scores are too often wrong"
+        return f"a precision of {goal} cannot be promised with these {units}, {can}; {more}"
+
+    def _cap_words(self) -> str:
+        if self.cap is None:
+            return ""
+        if self.unit == "sentence":
+            return f", at most {self.cap} of a sentence,"
+        return f", where a {self.unit} with more than {self.cap} of them counts as {self.cap},"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _chosen(held_out: Scored, correct: BoolArray, risk: float, delta: float) -> RiskThreshold:
+    if held_out.sentence is None and held_out.document is None:
+        return choose_threshold(confidence=held_out.confidence, correct=correct, target_risk=risk, delta=delta)
+    return choose_for_units(held_out, target_risk=risk, delta=delta)
+
+
+def _needed(held_out: Scored, correct: BoolArray, risk: float, delta: float) -> int | None:
+    if held_out.sentence is None and held_out.document is None:
+        return answers_needed(held_out.confidence, correct, target_risk=risk, delta=delta)
+    units = _units(held_out)
+    return units_needed(units, _ladder(held_out, units), risk=risk, delta=delta)
 
 
 def choose_threshold(
@@ -134,7 +188,7 @@ def choose_threshold(
     bounds = risk_bound(n_errors, n_answered, delta)
     failed = np.flatnonzero(bounds > target_risk)
     n_passed = int(failed[0]) if len(failed) else len(thresholds)
-    result = RiskThreshold(target_risk=float(target_risk), delta=float(delta), n=len(scores))
+    result = RiskThreshold(target_risk=float(target_risk), delta=float(delta), n=len(scores), n_units=len(scores))
     if not len(thresholds):
         return result
     shown = max(0, n_passed - 1)
@@ -145,6 +199,77 @@ def choose_threshold(
         n_errors=int(n_errors[shown]),
         bound=float(bounds[shown]),
     )
+
+
+def choose_for_units(held_out: Scored, *, target_risk: float, delta: float = 0.1) -> RiskThreshold:
+    """Return the same for answers that come in sentences or documents, which are drawn independently; they are not.
+
+    See `knn_ue.decisions.betting`. The thresholds and caps that are tested come from `held_out.unlabeled`; without it
+    from the rows themselves, their labels unseen, and the promise holds in approximation only.
+    """
+    check_risk(target_risk, delta)
+    units = _units(held_out)
+    n_passed, rung = climb(units, _ladder(held_out, units), risk=target_risk, delta=delta)
+    result = RiskThreshold(
+        target_risk=float(target_risk),
+        delta=float(delta),
+        n=len(units.score),
+        unit="document" if units.weighted else "sentence",
+        n_units=units.n_units,
+    )
+    if rung is None:
+        return result
+    shown = units.shown(rung.threshold, rung.cap)
+    return replace(
+        result,
+        threshold=rung.threshold if n_passed else None,
+        n_answered=int(shown.sum()),
+        n_errors=int(units.wrong[shown].sum()),
+        bound=risk_bound_of(units, rung, delta=delta),
+        cap=rung.cap,
+    )
+
+
+def _units(scored: Scored) -> Units:
+    """Return the answers by document, or else by sentence; those of rows without labels as if all were right."""
+    weighted = scored.document is not None
+    number = scored.document if weighted else scored.sentence
+    assert number is not None
+    n_units = int(number.max(initial=-1)) + 1
+    wrong = np.zeros(len(scored)) if scored.correct is None else 1.0 - scored.correct
+    return Units(
+        score=scored.confidence,
+        wrong=wrong,
+        unit=number,
+        n_units=n_units if scored.n_units is None else scored.n_units,
+        weighted=weighted,
+    )
+
+
+def _ladder(held_out: Scored, units: Units) -> list[Rung]:
+    return rungs(units if held_out.unlabeled is None else _units(held_out.unlabeled))
+
+
+def answers_needed(confidence: FloatArray, correct: BoolArray, *, target_risk: float, delta: float) -> int | None:
+    """Return about how many rows would show that at most `target_risk` of the answers at some threshold are wrong.
+
+    That is if all rows are like these: k answers with a share of errors e show it where k is the log of 1 / delta by
+    the divergence of e from the target. None where the errors are too many at every threshold.
+
+    >>> confidence = np.linspace(0, 1, 100)
+    >>> answers_needed(confidence, confidence > 0.5, target_risk=0.05, delta=0.1)
+    184
+    """
+    order = np.argsort(-confidence, kind="stable")
+    rank = np.arange(1, len(order) + 1)
+    errors = (np.cumsum(~correct[order]) + 0.5) / (rank + 1)
+    kept = errors < target_risk
+    if not kept.any():
+        least = rows_needed(target_risk, delta)
+        return least if len(order) < least else None
+    errors, share = errors[kept], rank[kept] / len(order)
+    divergence = errors * np.log(errors / target_risk) + (1 - errors) * np.log((1 - errors) / (1 - target_risk))
+    return int(np.ceil((-math.log(delta) / (divergence * share)).min()))
 
 
 def risk_bound(n_errors: IntArray, n_rows: IntArray, delta: float) -> FloatArray:
