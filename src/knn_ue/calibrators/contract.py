@@ -24,7 +24,7 @@ from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_folder, to_plain, write_folder
 from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
-from knn_ue.stores import NeighborStore, WritableStore, open_store
+from knn_ue.stores import FolderStore, NeighborStore, open_store
 from knn_ue.types import Neighbors, Outputs, Prediction
 from knn_ue.weighting import Explanation
 
@@ -206,7 +206,7 @@ class Calibrator(Shown, ABC):
 
     def save(self, path: str | Path) -> None:
         """Write everything to the folder `path` in one step; a store that lives in the folder stays as it is."""
-        lives = [store.live for store in self.stores.values() if isinstance(store, WritableStore)]
+        lives = [store.live for store in self.stores.values() if isinstance(store, FolderStore)]
         for live in lives:
             if live is not None and live.path.resolve() == Path(path).resolve():
                 live.put("", *self.to_state())

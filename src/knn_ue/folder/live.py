@@ -129,13 +129,7 @@ class Live:
         """Remove examples from all stores by id; whether they are there is the stores' to know."""
         with self.change() as change:
             change.remove(ids)
-            nothing = Added(
-                ids=ids[:0],
-                labels=ids[:0],
-                texts=PackedTexts.pack([]),
-                vectors=np.empty((0, self._n_columns), np.float32),
-            )
-            self._after.append(lambda: self._tell(nothing, ids))
+            self._after.append(lambda: self._tell(Added.none(self._n_columns), ids))
 
     def put(self, name: str, state: Plain | None, arrays: Mapping[str, Any] | None = None) -> None:
         """Give the folder another part of this name; without a state, take it away."""

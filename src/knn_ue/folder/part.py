@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.folder.disk import (
@@ -54,6 +56,12 @@ class Added:
     labels: IntArray
     texts: PackedTexts
     vectors: FloatArray
+
+    @classmethod
+    def none(cls, n_columns: int) -> "Added":
+        """Return no examples."""
+        ids = np.empty(0, np.int64)
+        return cls(ids=ids, labels=ids, texts=PackedTexts.pack([]), vectors=np.empty((0, n_columns), np.float32))
 
     def __len__(self) -> int:
         return len(self.ids)
