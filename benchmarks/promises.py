@@ -4,7 +4,7 @@
     python benchmarks/promises.py simulate --work WORK [--draws 1000] [--json benchmarks/promises.json]
 
 `record` keeps the score and correctness of every entity that a tagger finds in each set. Each set is then a population:
-`simulate` draws n held-out sentences and n others without labels from it, with replacement, chooses a threshold, and
+`simulate` draws n held-out sentences and n others from it, with replacement, chooses a threshold, and
 looks at the precision of the whole population above it. Stress populations have errors in clusters. Cells that were
 simulated before are kept, so that a run can be resumed.
 """
@@ -206,6 +206,12 @@ def judged(whole: Units, rung: Rung, target: float) -> tuple[bool, bool, float]:
 
 
 def betting(held_out: Units, other: Units, target: float, draw: int) -> Rung | None:
+    n_passed, rung = climb(held_out, rungs(other), risk=1 - target, delta=DELTA, others=other, seed=draw)
+    return rung if n_passed else None
+
+
+def betting_from_above(held_out: Units, other: Units, target: float, draw: int) -> Rung | None:
+    """The same where the other sentences have no labels: the first threshold that enough answers reach is tested."""
     n_passed, rung = climb(held_out, rungs(other), risk=1 - target, delta=DELTA, seed=draw)
     return rung if n_passed else None
 
@@ -225,7 +231,12 @@ def plain_cut(held_out: Units, _other: Units, target: float, _draw: int) -> Rung
     return Rung(threshold=float(held_out.score[order][kept[-1]]), cap=1 << 30) if len(kept) else None
 
 
-METHODS = {"betting": betting, "entities as independent": as_independent, "plain cut": plain_cut}
+METHODS = {
+    "betting": betting,
+    "betting, others without labels": betting_from_above,
+    "entities as independent": as_independent,
+    "plain cut": plain_cut,
+}
 
 
 def print_table(found: list[dict[str, Any]]) -> None:

@@ -48,7 +48,7 @@ class Units:
         """Return for each unit that shows an answer how many it shows, and how many of these are wrong."""
         kept = self.shown(threshold, cap)
         shown = np.bincount(self.unit[kept], minlength=self.n_units).astype(np.float64)
-        wrong = np.bincount(self.unit[kept], weights=self.wrong[kept], minlength=self.n_units)
+        wrong = np.bincount(self.unit[kept], weights=self.wrong[kept], minlength=self.n_units).astype(np.float64)
         some = shown > 0
         weight = np.minimum(1.0, cap / shown[some])
         return shown[some] * weight, wrong[some] * weight
@@ -97,17 +97,22 @@ def _cap(units: Units, threshold: float) -> int:
     return int(caps[np.argmax(kept >= (1 - HIDDEN) * per_unit.sum())])
 
 
-def climb(units: Units, ladder: list[Rung], *, risk: float, delta: float, seed: int = 0) -> tuple[int, Rung | None]:
+def climb(
+    units: Units, ladder: list[Rung], *, risk: float, delta: float, others: Units | None = None, seed: int = 0
+) -> tuple[int, Rung | None]:
     """Return how many rungs pass in a row, and the last of them, or where none does the first one that was tested.
 
-    The first one tested is the first at which a row without errors would be enough with some to spare; the first
-    failure ends the search, so no correction for many tests is needed. (0, None) where the units are too few for any.
+    The first failure ends the search, so no correction for many tests is needed. The first one tested is the most
+    promising by the labels of `others`, of which these units are independent. Without them it is the first at which
+    units without errors would be enough with some to spare. (0, None) where the units are too few for any.
     """
     full = potential(units, ladder[-1], risk=risk) if ladder else 0.0
     needed = max(1.0, min(1.5, 0.5 * full / -np.log(delta))) * -np.log(delta)
     start = next((n for n, rung in enumerate(ladder) if potential(units, rung, risk=risk) >= needed), None)
     if start is None:
         return 0, None
+    if others is not None:
+        start = max(start, int(np.argmax([growth(others, rung, risk=risk) for rung in ladder])))
     last = ladder[start]
     for n_passed, rung in enumerate(ladder[start:]):
         if not passes(units, rung, risk=risk, delta=delta, seed=seed):
@@ -176,10 +181,12 @@ def units_needed(units: Units, ladder: list[Rung], *, risk: float, delta: float)
 
     Wealth grows at best by the mean of ln(1 - bet Z) per unit. None where it grows at no rung.
     """
-    fastest = 0.0
-    for rung in ladder:
-        shown, wrong = units.counts(rung.threshold, rung.cap)
-        bet = _BETS[:, None] * _BOLDEST / ((1 - risk) * rung.cap)
-        growth = np.log1p(-bet * (wrong - risk * shown)).sum(axis=1).max(initial=0.0)
-        fastest = max(fastest, float(growth) / max(1, units.n_units))
+    fastest = max((growth(units, rung, risk=risk) for rung in ladder), default=0.0) / max(1, units.n_units)
     return None if fastest <= 0 else int(np.ceil(-np.log(delta) / fastest))
+
+
+def growth(units: Units, rung: Rung, *, risk: float) -> float:
+    """Return the log-wealth of the best constant bet, which only hindsight knows; 0 where every bet loses."""
+    shown, wrong = units.counts(rung.threshold, rung.cap)
+    bet = _BETS[:, None] * _BOLDEST / ((1 - risk) * rung.cap)
+    return float(np.log1p(-bet * (wrong - risk * shown)).sum(axis=1).max(initial=0.0))

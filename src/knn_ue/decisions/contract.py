@@ -18,8 +18,8 @@ class Scored:
 
     Where an input may have several answers, `sentence` (n,) is the number of each one's sentence, from 0 on, since they
     are right or wrong together; `document` (n,) that of its document, where rows say so. `n_units` counts documents,
-    or else sentences, those without any answer too. `unlabeled` are scores of other rows, whose labels are not looked
-    at: the thresholds that are tested may come from them.
+    or else sentences, those without any answer too. `others` are answers to other rows, those that the calibrator was
+    fitted on: the thresholds that are tested come from them.
     """
 
     confidence: FloatArray
@@ -31,7 +31,7 @@ class Scored:
     sentence: IntArray | None = None
     document: IntArray | None = None
     n_units: int | None = None
-    unlabeled: "Scored | None" = None
+    others: "Scored | None" = None
 
     def __len__(self) -> int:
         return len(self.confidence)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, bool_vector, float_vector
-from knn_ue.decisions.betting import Rung, Units, climb, rank_within, risk_bound_of, rungs, units_needed
+from knn_ue.decisions.betting import Units, climb, rank_within, risk_bound_of, rungs, units_needed
 from knn_ue.decisions.contract import ABSTAINED, Scored
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import from_plain
@@ -119,11 +119,15 @@ class RiskThreshold:
                 f"wrong, which bounds their share by {_percent(self.bound)}; void for other kinds of {self.unit}s and "
                 "once the model, its examples or its scores change"
             )
-        can = "and no other one can" if self.best_risk is None else f"{_percent(1 - self.best_risk)} can"
+        can = (
+            f"and no precision of at least {_percent(1 - _RISKS[-1])} can"
+            if self.best_risk is None
+            else f"{_percent(1 - self.best_risk)} can"
+        )
         if self.n_needed is not None:
             more = f"about {self.n_needed - self.n_units} more are needed for {goal}"
         else:
-            more = "more of them would not help, since even the answers with the highest scores are too often wrong"
+            more = "more of them may not help: even the answers with the highest scores are wrong too often"
         return f"a precision of {goal} cannot be promised with these {units}, {can}; {more}"
 
     def _cap_words(self) -> str:
@@ -147,8 +151,8 @@ def _chosen(held_out: Scored, correct: BoolArray, risk: float, delta: float) -> 
 def _needed(held_out: Scored, correct: BoolArray, risk: float, delta: float) -> int | None:
     if held_out.sentence is None and held_out.document is None:
         return answers_needed(held_out.confidence, correct, target_risk=risk, delta=delta)
-    units = _units(held_out)
-    return units_needed(units, _ladder(held_out, units), risk=risk, delta=delta)
+    units = _units(held_out, held_out)
+    return units_needed(units, rungs(units), risk=risk, delta=delta)
 
 
 def choose_threshold(
@@ -202,14 +206,16 @@ def choose_threshold(
 
 
 def choose_for_units(held_out: Scored, *, target_risk: float, delta: float = 0.1) -> RiskThreshold:
-    """Return the same for answers that come in sentences or documents, which are drawn independently; they are not.
+    """Return the same for answers of sentences or documents: these are drawn independently, answers are not.
 
-    See `knn_ue.decisions.betting`. The thresholds and caps that are tested come from `held_out.unlabeled`; without it
+    See `knn_ue.decisions.betting`. The thresholds and caps that are tested come from `held_out.others`; without these
     from the rows themselves, their labels unseen, and the promise holds in approximation only.
     """
     check_risk(target_risk, delta)
-    units = _units(held_out)
-    n_passed, rung = climb(units, _ladder(held_out, units), risk=target_risk, delta=delta)
+    units = _units(held_out, held_out)
+    others = units if held_out.others is None else _units(held_out.others, held_out)
+    labeled = held_out.others is not None and held_out.others.correct is not None
+    n_passed, rung = climb(units, rungs(others), risk=target_risk, delta=delta, others=others if labeled else None)
     result = RiskThreshold(
         target_risk=float(target_risk),
         delta=float(delta),
@@ -230,24 +236,17 @@ def choose_for_units(held_out: Scored, *, target_risk: float, delta: float = 0.1
     )
 
 
-def _units(scored: Scored) -> Units:
-    """Return the answers by document, or else by sentence; those of rows without labels as if all were right."""
-    weighted = scored.document is not None
+def _units(scored: Scored, held_out: Scored) -> Units:
+    """Return the answers by document where the held-out ones say theirs, else by sentence."""
+    weighted = held_out.document is not None
     number = scored.document if weighted else scored.sentence
-    assert number is not None
-    n_units = int(number.max(initial=-1)) + 1
+    if number is None:
+        raise InvalidInputError(
+            "others must have the sentence or document of each answer too: pass Scored(sentence=...)"
+        )
     wrong = np.zeros(len(scored)) if scored.correct is None else 1.0 - scored.correct
-    return Units(
-        score=scored.confidence,
-        wrong=wrong,
-        unit=number,
-        n_units=n_units if scored.n_units is None else scored.n_units,
-        weighted=weighted,
-    )
-
-
-def _ladder(held_out: Scored, units: Units) -> list[Rung]:
-    return rungs(units if held_out.unlabeled is None else _units(held_out.unlabeled))
+    n_units = int(number.max(initial=-1)) + 1 if scored.n_units is None else scored.n_units
+    return Units(score=scored.confidence, wrong=wrong, unit=number, n_units=n_units, weighted=weighted)
 
 
 def answers_needed(confidence: FloatArray, correct: BoolArray, *, target_risk: float, delta: float) -> int | None:
@@ -262,12 +261,15 @@ def answers_needed(confidence: FloatArray, correct: BoolArray, *, target_risk: f
     """
     order = np.argsort(-confidence, kind="stable")
     rank = np.arange(1, len(order) + 1)
-    errors = (np.cumsum(~correct[order]) + 0.5) / (rank + 1)
-    kept = errors < target_risk
+    n_errors = np.cumsum(~correct[order])
+    kept = n_errors < target_risk * rank
     if not kept.any():
         least = rows_needed(target_risk, delta)
         return least if len(order) < least else None
-    errors, share = errors[kept], rank[kept] / len(order)
+    # The shares of few rows are too good: half an error more, but never so many that they say nothing.
+    cautious = (n_errors[kept] + 0.5) / (rank[kept] + 1)
+    errors = np.minimum(cautious, (n_errors[kept] / rank[kept] + target_risk) / 2)
+    share = rank[kept] / len(order)
     divergence = errors * np.log(errors / target_risk) + (1 - errors) * np.log((1 - errors) / (1 - target_risk))
     return int(np.ceil((-math.log(delta) / (divergence * share)).min()))
 
@@ -294,9 +296,30 @@ def rows_needed(target_risk: float, delta: float) -> int:
     return math.ceil(math.log(delta) / math.log1p(-target_risk))
 
 
+def threshold_for(target_precision: float | None, target_risk: float | None, delta: float) -> tuple[RiskThreshold, ...]:
+    """Return the threshold to fit for a target precision or, its complement, a target risk; none where none is named.
+
+    >>> [promise.target_risk for promise in threshold_for(0.95, None, 0.1)]
+    [0.05]
+    """
+    if target_precision is None:
+        return () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
+    if target_risk is not None:
+        raise InvalidInputError(
+            "target_precision and target_risk are two names for one promise: pass one of them",
+            shell="--target-precision and --target-risk are two names for one promise: pass one of them",
+        )
+    _check_share(target_precision, "target_precision", "0.95 for 95 %")
+    return (RiskThreshold(target_risk=round(1.0 - target_precision, 12), delta=delta),)
+
+
 def check_risk(target_risk: float, delta: float) -> None:
     """Raise unless both are strictly between 0 and 1."""
     for name, value in (("target_risk", target_risk), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
-            rule = f"must lie strictly between 0 and 1, got {value!r}: try 0.05 for 5 %"
-            raise InvalidInputError(f"{name} {rule}", shell=f"--{name.replace('_', '-')} {rule}")
+        _check_share(value, name, "0.05 for 5 %")
+
+
+def _check_share(value: float, name: str, example: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
+        rule = f"must lie strictly between 0 and 1, got {value!r}: try {example}"
+        raise InvalidInputError(f"{name} {rule}", shell=f"--{name.replace('_', '-')} {rule}")

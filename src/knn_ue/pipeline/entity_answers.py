@@ -11,6 +11,7 @@ import numpy as np
 
 from knn_ue import metrics
 from knn_ue.answers import Entity, EntityExplanation, MissedEntity, SentenceAnswer, SentenceExplanation, Word
+from knn_ue.arrays import IntArray
 from knn_ue.calibrators.contract import Calibrator, Found, TaggedAnswer
 from knn_ue.decisions import Decision, Scored
 from knn_ue.encoding import Example
@@ -49,8 +50,8 @@ def sentence_answers(
     whole = metrics.mark_entities(names)
     if whole:
         scores = np.array([entity.score for own in entities for entity in own], dtype=np.float64)
-        rows = [first + x.start for first, own in zip(_first_rows(examples), entities, strict=True) for x in own]
-        scored = Scored(confidence=scores, class_names=names, sentence=_sentences(outputs)[np.array(rows, dtype=int)])
+        starts = [first + x.start for first, own in zip(_first_rows(examples), entities, strict=True) for x in own]
+        scored = Scored(confidence=scores, class_names=names, sentence=_sentences(outputs)[np.array(starts, dtype=int)])
     else:
         scored = Scored(
             confidence=prediction.confidence,

@@ -236,9 +236,10 @@ def fit_outputs(
     else:
         calibrator.fit(join_outputs(validation.take(~held_out), copies))
     if decisions:
-        others = score_answers(validation.take(~held_out), calibrator, found=_part(found, ~held_out))
         scored = score_answers(validation.take(held_out), calibrator, found=_part(found, held_out))
-        scored = replace(scored, unlabeled=replace(others, correct=None, labels=None))
+        if validation.groups is not None:
+            others = score_answers(validation.take(~held_out), calibrator, found=_part(found, ~held_out))
+            scored = replace(scored, others=others)
         decisions = [decision.fit(scored) for decision in decisions]
     return Fitted(
         method=method,
