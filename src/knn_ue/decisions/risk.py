@@ -1,6 +1,7 @@
 """The promise of a precision: below which score should an answer rather not be given?"""
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, Self
@@ -311,6 +312,12 @@ def threshold_for(target_precision: float | None, target_risk: float | None, del
         )
     _check_share(target_precision, "target_precision", "0.95 for 95 %")
     return (RiskThreshold(target_risk=round(1.0 - target_precision, 12), delta=delta),)
+
+
+def warn_of_abstention(threshold: RiskThreshold | None) -> None:
+    """Warn the caller of `fit` where nothing can be promised."""
+    if threshold is not None and not threshold.found:
+        warnings.warn(f"{threshold}; the model will abstain on every input", stacklevel=3)
 
 
 def check_risk(target_risk: float, delta: float) -> None:

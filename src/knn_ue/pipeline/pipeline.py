@@ -1,6 +1,5 @@
 """`UncertaintyPipeline`: texts in, predictions with calibrated confidence out."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from knn_ue.answers import AnswerList, AnyAnswer, Explanation, SentenceExplanati
 from knn_ue.arrays import check_positive
 from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision
-from knn_ue.decisions.risk import threshold_for
+from knn_ue.decisions.risk import threshold_for, warn_of_abstention
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
 from knn_ue.encoding.given import GivenAnswers
 from knn_ue.encoding.inputs import windows
@@ -195,11 +194,10 @@ class UncertaintyPipeline(Adjustable):
         With `target_precision` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
         `target_precision` chooses the threshold below which answers become abstentions, so that with probability
-        1 - `delta` at least that share of the answers given are right; `target_risk` is its complement. This holds in
-        domain only, and only if the validation rows did not already stop the training early: keep other rows for that,
-        or let the train command split its own. In tagging an answer is an entity, and whole sentences are what is
-        independent; entities the model misses are not counted. `promises` says what is promised. Where nothing can
-        be, a warning says what could, and every answer is an abstention unless `abstain_below` is given.
+        1 - `delta` at least that share of the answers given are right; `target_risk` is its complement, `promises` say
+        what is promised. This holds in domain only, and only if the validation rows did not stop the training early. In
+        tagging an answer is an entity; entities the model misses are not counted. Where nothing can be promised, a
+        warning says what could, and every answer is an abstention unless `abstain_below` is given.
         """
         risk = threshold_for(target_precision, target_risk, delta)
         if self.encoder.gives_answers:
@@ -229,7 +227,7 @@ class UncertaintyPipeline(Adjustable):
             encoder, train_rows, validation_rows, options, as_progress(progress), Columns(**columns)
         )
         self.encoder, self._opened = encoder, None
-        self._warn_of_abstention()
+        warn_of_abstention(self.fitted_.threshold)
         return self
 
     def _fit_answers(self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int) -> None:
@@ -240,12 +238,7 @@ class UncertaintyPipeline(Adjustable):
             self.task, rows, reader=self._reader, labels=labels, decisions=decisions, columns=columns, seed=seed
         )
         self._user_options, self._opened = self.encoder.options, None
-        self._warn_of_abstention()
-
-    def _warn_of_abstention(self) -> None:
-        threshold = self.fitted_.threshold
-        if threshold is not None and not threshold.found:
-            warnings.warn(f"{threshold}; the model will abstain on every input", stacklevel=3)
+        warn_of_abstention(self.fitted_.threshold)
 
     def __call__(
         self,
