@@ -89,6 +89,11 @@ class Verdict(Calibrator):
         own = own_scores(outputs).tolist()
         return [self._explanation(outputs, why, row, own[row]) for row in range(len(outputs))]
 
+    def scores_as_new(self) -> FloatArray:
+        """Return what each labeled answer scores where its own label is left out."""
+        self._check_ready(None)
+        return self.verifier_.scores
+
     def rivals(self) -> Mapping[str, Calibrator]:
         """Return a constant per answer, the model's own score where there is one, and regressions."""
         compared = Compared(self._scores_of_all)

@@ -169,6 +169,7 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         record = TASKS[service.served.pipe.task]
         drawn = [
             dict(zip(record.input_keys, [list(x.parts)] if record.is_tagging else x.parts, strict=True))
+            | dict(x.given or {})
             for x in service.pool.draw(body.n)
         ]
         return _json({"inputs": drawn, "source": service.pool.source, "n_pool": len(service.pool)})
