@@ -64,7 +64,7 @@ def adapt_fitted(
     )
     before = fitted.domains.get(domain)
     familiarity = None
-    if fitted.familiarity is not None and labeled.views is not None:
+    if fitted.familiarity is not None and fitted.familiarity.space_.measures(labeled):
         familiarity = fitted.familiarity.mean_p_value(labeled)
     repeated: tuple[str, ...] = ()
     if add and before is not None and (random_sample or force):

@@ -19,7 +19,14 @@ from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answered import fit_answers
-from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
+from knn_ue.pipeline.answers import (
+    answer_examples,
+    check_abstain_below,
+    check_explains,
+    explain_outputs,
+    measurable,
+    with_suggestion,
+)
 from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
 from knn_ue.pipeline.evaluating import compared, read_sets
 from knn_ue.pipeline.fitted import Fitted
@@ -200,7 +207,7 @@ class UncertaintyPipeline(Adjustable):
         if self.encoder.gives_answers:
             if validation_rows is not None:
                 raise InvalidInputError("answers are fitted on one set of labeled rows, got two: pass fit(rows)")
-            self._fit_answers(train_rows, (*risk, *decisions), Columns(**columns), seed)
+            self._fit_answers(train_rows, (*risk, *decisions), Columns(**columns), seed, false_alarm_rate)
             return self
         if validation_rows is None:
             raise InvalidInputError("fit needs training and validation rows, got one set: pass fit(train, validation)")
@@ -226,12 +233,21 @@ class UncertaintyPipeline(Adjustable):
         self._warn_of_abstention()
         return self
 
-    def _fit_answers(self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int) -> None:
+    def _fit_answers(
+        self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int, false_alarm_rate: float
+    ) -> None:
         if isinstance(rows, Outputs):
             raise InvalidInputError("answers are fitted on rows with text, answer and label, got Outputs: pass rows")
         labels = [name for name in self.class_names if name != OTHER]
         self.encoder, self.fitted_ = fit_answers(
-            self.task, rows, reader=self._reader, labels=labels, decisions=decisions, columns=columns, seed=seed
+            self.task,
+            rows,
+            reader=self._reader,
+            labels=labels,
+            decisions=decisions,
+            columns=columns,
+            seed=seed,
+            false_alarm_rate=false_alarm_rate,
         )
         self._user_options, self._opened = self.encoder.options, None
         self._warn_of_abstention()
@@ -249,6 +265,7 @@ class UncertaintyPipeline(Adjustable):
         top: int = 5,
         top_k: int | None = None,
         domain: str | None = None,
+        suggest: bool = False,
         **columns: Unpack[ColumnNames],
     ) -> list[AnyAnswer]:
         """Return an answer for each input; a string, dict, record or tuple is one input, a list holds many.
@@ -263,10 +280,12 @@ class UncertaintyPipeline(Adjustable):
         A score below `abstain_below`, or without it what the fitted decisions withhold, is an abstention: `abstained`
         is True, the label, tag or type is None, and `would_be` is what it would have been. In tagging entities abstain,
         with all their words; where tags are not IOB2, words do. Scores are those of the `domain` (see `adapt`), or of
-        the one that an input names itself.
+        the one that an input names itself. With `suggest` a given answer has the label `suggested` in its place, where
+        the verifier finds that likelier.
         """
         examples = input_examples(inputs, self.task, Columns(**columns), words_of=self.encoder.words_of)
-        return AnswerList(self._answers(examples, abstain_below, top, top_k, domain))
+        answers = self._answers(examples, abstain_below, top, top_k, domain)
+        return AnswerList(map(with_suggestion, answers) if suggest else answers)
 
     def predict_stream(
         self,
@@ -276,12 +295,14 @@ class UncertaintyPipeline(Adjustable):
         top: int = 5,
         top_k: int | None = None,
         domain: str | None = None,
+        suggest: bool = False,
         **columns: Unpack[ColumnNames],
     ) -> Iterator[AnyAnswer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
         named = Columns(**columns)
         examples = iter_examples(rows, self.task, labeled=False, columns=named, words_of=self.encoder.words_of)
-        return self._answers(examples, abstain_below, top, top_k, domain)
+        answers = self._answers(examples, abstain_below, top, top_k, domain)
+        return map(with_suggestion, answers) if suggest else answers
 
     def outputs(
         self,

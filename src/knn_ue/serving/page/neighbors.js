@@ -44,7 +44,7 @@ function item(near, drawn, context) {
       "div",
       { class: "near-head" },
       mark,
-      el("strong", {}, near.label),
+      el("strong", {}, near.given === undefined ? near.label : `right: ${near.label}`),
       near.given === undefined ? null : el("span", {}, `the model said ${near.given}`),
       el("span", { class: "soft" }, `distance ${near.distance.toFixed(3)}, id ${near.id}`),
       context.page.info.read_only || context.page.info.n_stored === null ? null : forget(near, context),

@@ -15,7 +15,8 @@ class RiskCurve:
     """At each of the `thresholds`: the share of answers given, and of those the share that is wrong.
 
     The thresholds are 0, 0.005 .. 1 and the fitted one. `risk` is None where no answer is given. `kept_apart` says
-    whether the calibrator has not seen these rows, or scored each as if it had not.
+    whether the calibrator has not seen these rows, or scored each as if
+    it had not, which is `as_new`.
     """
 
     thresholds: list[float]
@@ -24,6 +25,7 @@ class RiskCurve:
     n: int
     unit: str
     kept_apart: bool
+    as_new: bool
 
 
 def risk_curve(fitted: Fitted) -> RiskCurve:
@@ -53,4 +55,5 @@ def risk_curve(fitted: Fitted) -> RiskCurve:
         n=len(ordered),
         unit="entities" if is_entities else "words" if rows.groups is not None else "rows",
         kept_apart=kept_apart or as_new is not None,
+        as_new=as_new is not None,
     )
