@@ -216,6 +216,8 @@ class Explanation(Plain):
     `unfamiliar` are as in `Answer`; words have none. `adapted_to` is the domain whose scale the score has, if any.
     `base_score` is the share of right answers among the labeled ones, where the answer was given with the row; then
     `raw_score` is None where the model that gave it did not say how sure it was.
+    Where a verifier stands beside the model, `unverified_score` is the score without it, and `verifier` what it would
+    answer itself: the probabilities of its likeliest label and of the model's.
     """
 
     text: str | None
@@ -240,6 +242,8 @@ class Explanation(Plain):
     unfamiliar: bool | None = None
     adapted_to: str | None = None
     base_score: float | None = None
+    unverified_score: float | None = None
+    verifier: dict[str, float] | None = None
     neighbors: tuple[NeighborExample, ...]
 
     def to_dict(self) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from knn_ue.arrays import FloatArray, check_positive
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.calibrators.top_label import with_top
 from knn_ue.calibrators.verdict_rivals import SHOWN, Compared, Rival
-from knn_ue.errors import InvalidInputError
 from knn_ue.folder.schema import Arrays
 from knn_ue.folder.tensors import PackedTexts
 from knn_ue.reasons import percent
@@ -30,7 +29,7 @@ from knn_ue.verifying import (
     VerdictExplanation,
     fit_labels,
     open_reader,
-    read_pairs,
+    read_outputs,
     record,
 )
 from knn_ue.verifying.comparison import scores_of_all
@@ -143,11 +142,7 @@ class Verdict(Calibrator):
         return open_reader(self.reader) if isinstance(self.reader, str) else self.reader
 
     def _read(self, outputs: Outputs) -> RawViews:
-        if outputs.pairs is not None:
-            return read_pairs(self._reader(), outputs.pairs)
-        if outputs.texts is None:
-            raise InvalidInputError("the verifier reads texts, these Outputs have none: pass Outputs(texts=...)")
-        return self._reader().read(list(outputs.texts))
+        return read_outputs(self._reader(), outputs)
 
     def _own(self, outputs: Outputs) -> FloatArray | None:
         return own_scores(outputs) if self.verifier_.params.own_slope else None

@@ -15,9 +15,10 @@ from knn_ue.arrays import (
     read_only,
     softmax,
 )
-from knn_ue.calibrators import Calibrator, ProximitySpace
+from knn_ue.calibrators import Calibrator
 from knn_ue.entities import SentenceReading, is_tagged
 from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.proximity import ProximitySpace
 from knn_ue.evaluation.tables import RAW, TEST
 from knn_ue.familiarity import Familiarity
 from knn_ue.metrics.weights import checked_weights

@@ -166,6 +166,7 @@ class UncertaintyPipeline(Adjustable):
         decisions: Sequence[Decision] = (),
         false_alarm_rate: float = FALSE_ALARM_RATE,
         robust: bool = False,
+        verifier: "str | Reader | None" = None,
         seed: int = 0,
         allow_leakage: bool = False,
         progress: Progress | bool | None = None,
@@ -192,7 +193,9 @@ class UncertaintyPipeline(Adjustable):
         is called with "training" or "validation", the number of rows done and the total.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
 
-        `robust` fits on perturbed copies of the validation rows too: lower scores, see docs/adapting.md.
+        `verifier` is a reader, or the name of one: it learns the labels from training texts and joins the score. "auto"
+        uses it where it ranks the validation rows better, cross-fitted. `robust` fits on perturbed copies of the
+        validation rows too: lower scores, see docs/adapting.md.
 
         With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
@@ -220,6 +223,7 @@ class UncertaintyPipeline(Adjustable):
             decisions=(*risk, *decisions),
             false_alarm_rate=false_alarm_rate,
             robust=robust,
+            verifier=verifier,
             seed=seed,
             allow_leakage=allow_leakage,
         )
