@@ -126,7 +126,7 @@ class RiskThreshold:
             else f"{_percent(1 - self.best_risk)} can"
         )
         if self.n_needed is not None:
-            more = f"about {self.n_needed - self.n_units} more are needed for {goal}"
+            more = f"about {_about(self.n_needed - self.n_units):,} more are needed for {goal}"
         else:
             more = "more of them may not help: even the answers with the highest scores are wrong too often"
         return f"a precision of {goal} cannot be promised with these {units}, {can}; {more}"
@@ -137,6 +137,12 @@ class RiskThreshold:
         if self.unit == "sentence":
             return f", at most {self.cap} of a sentence,"
         return f", where a {self.unit} with more than {self.cap} of them counts as {self.cap},"
+
+
+def _about(count: int) -> int:
+    """Return a count rounded to two digits, which is more than is known of it."""
+    step: int = 10 ** max(0, len(str(count)) - 2)
+    return -(-count // step) * step
 
 
 def _percent(share: float) -> str:
