@@ -6,11 +6,11 @@ import pickle
 import shutil
 
 import pytest
+from stores.hostile import read_meta, write_meta
 
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.pipeline import UncertaintyPipeline
 from pipelines import TEXT, fit
-from stores.hostile import read_meta, write_meta
 from tiny_models import ROWS
 
 torch = pytest.importorskip("torch")

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from knn_ue.storage import read_folder, write_folder
+from stores.hostile import part
 
 from knn_ue import KnnUE
 from knn_ue.errors import StorageError
 from knn_ue.stores import Datastore
 from knn_ue.weighting import WeightParams
-from stores.hostile import part
 
 CHANGES = {
     "add": lambda store: store.add(np.ones((1, 4)), [5]),

@@ -14,19 +14,20 @@ import secrets
 import sqlite3
 import stat
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import RLock
+from threading import Condition, get_ident
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
 from knn_ue.arrays import MAX_CLASSES, FloatArray, IntArray
-from knn_ue.errors import KnnUeError, StorageError
-from knn_ue.folder.disk import RESTORE
+from knn_ue.errors import StorageError
+from knn_ue.folder.disk import RESTORE, storage_errors
 from knn_ue.folder.part import FITTED, FORMAT, Added
 from knn_ue.folder.tensors import PackedTexts, valid_unicode
 
@@ -51,11 +52,35 @@ _BUILT_IN = {"sqlite_sequence", "sqlite_autoindex_parts_1", "sqlite_autoindex_re
 _NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_UNLOCK", "SQLITE_IOERR_CHECKRESERVEDLOCK")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_MISMATCH")
 
-# SQLite must not be carried across a fork: a process forks between two transactions, never within one.
-_one_at_a_time = RLock()
-os.register_at_fork(
-    before=_one_at_a_time.acquire, after_in_parent=_one_at_a_time.release, after_in_child=_one_at_a_time.release
-)
+
+class _Connections:
+    """Which threads are using SQLite: it must not be carried across a fork, so a fork waits until the others are done.
+
+    A writer that waits for its turn keeps nobody else from reading.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._threads: Counter[int] = Counter()
+        os.register_at_fork(
+            before=self._before_fork, after_in_parent=self._changed.release, after_in_child=self._changed.release
+        )
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._threads[get_ident()] += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._threads -= Counter([get_ident()])
+            self._changed.notify_all()
+
+    def _before_fork(self) -> None:
+        self._changed.acquire()
+        self._changed.wait_for(lambda: not self._threads.keys() - {get_ident()})
+
+
+_connections = _Connections()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,8 +300,9 @@ def _commit(database: sqlite3.Connection, change: Transaction, folder: Path) -> 
 @contextmanager
 def _connected(folder: Path, wait: float, *, create: bool = False) -> Iterator[sqlite3.Connection]:
     path = folder / DATABASE
-    with _one_at_a_time, _database_errors(path, wait):
-        _check_files(path, create=create)
+    with _connections, _database_errors(path, wait):
+        with storage_errors(f"{path} cannot be used", "check its permissions"):
+            _check_files(path, create=create)
         mode = "rwc" if create else "rw"
         database = sqlite3.connect(
             f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=wait, isolation_level=None
@@ -307,9 +333,9 @@ def _check_files(path: Path, *, create: bool) -> None:
             f"{path.parent} has no {DATABASE}, so it is not a knn-ue folder or was never saved completely: give a "
             "folder that knn-ue fit or save wrote"
         )
-    if journal.exists() and journal.stat().st_size >= 16:
+    if journal.exists():
         with journal.open("rb") as content:
-            content.seek(-8, os.SEEK_END)
+            content.seek(max(0, os.fstat(content.fileno()).st_size - len(_SUPER_JOURNAL)))
             if content.read() == _SUPER_JOURNAL:
                 raise StorageError(f"{journal} names other files, as none of ours does: do not trust this folder")
 
@@ -334,7 +360,8 @@ def _head(database: sqlite3.Connection, folder: Path) -> Head:
         )
     if not FITTED.fullmatch(row[1]):
         raise StorageError(f"{folder / DATABASE} names a folder that cannot be ours: do not trust this folder")
-    found = (folder / DATABASE).stat()
+    with storage_errors(f"{folder} cannot be read", "check the path"):
+        found = (folder / DATABASE).stat()
     return Head(fitted=row[1], sha256=row[2], change=row[3], mark=row[4], place=(found.st_dev, found.st_ino))
 
 
@@ -390,8 +417,6 @@ def _database_errors(path: Path, wait: float) -> Iterator[None]:
     """Turn what SQLite reports into one sentence."""
     try:
         yield
-    except KnnUeError:
-        raise
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
         said = f"{path} cannot be used ({error})"
@@ -405,5 +430,3 @@ def _database_errors(path: Path, wait: float) -> Iterator[None]:
         if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             raise StorageError(f"{said}: check the permissions of {path.parent}") from error
         raise StorageError(f"{said}: nothing was changed; free space or check the disk, then try again") from error
-    except OSError as error:
-        raise StorageError(f"{path} cannot be used ({error.strerror or error}): check its permissions") from error

@@ -345,7 +345,10 @@ class Datastore(Shown):
         """
         if self._live is None:
             with self._lock:
+                gpu = self._rows.gpu
                 self._rows = self._compacted()
+                if gpu is not None:
+                    self.use_gpu(gpu)
             return
         if self._name:
             raise InvalidInputError(f"the store of {self.where} is part of what was fitted: compact the whole folder")
@@ -468,7 +471,7 @@ class Datastore(Shown):
             )
         joined = rows.joined()
         base = replace(joined, index=rebuild_index(joined.require_vectors(), self.options))
-        return replace(rows, base=base, added=Segment.empty(self.n_columns))
+        return replace(rows, base=base, added=Segment.empty(self.n_columns), gpu_index=None)
 
     def _none_added(self) -> Added:
         ids = np.empty(0, np.int64)

@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
+from storage.durable import at_risk, trace
 
 from marks import slow_but
-from storage.durable import at_risk, trace
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
