@@ -154,7 +154,7 @@ def test_an_interrupt_just_after_the_commit_leaves_the_new_content(folder, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("knn_ue.folder.folder.remove_others", interrupted)
+        patch.setattr("knn_ue.folder.folder.remove_unnamed", interrupted)
         write(folder, state={"a": 2})
 
     assert open_folder(folder).state == {"a": 2}

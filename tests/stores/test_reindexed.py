@@ -70,8 +70,8 @@ def test_without_vectors_there_is_nothing_to_index_anew():
     features = np.random.default_rng(0).normal(size=(100, 8))
     store = Datastore.build(features, np.zeros(100, int), index=CODES, keep_vectors=False)
 
-    with pytest.raises(InvalidInputError, match="the store 'memory' keeps no vectors: rebuild it from the features"):
+    with pytest.raises(InvalidInputError, match="keeps no vectors, so its index cannot be rebuilt: build it"):
         store.reindexed("exact")
     store.remove([0])
-    with pytest.raises(InvalidInputError, match="the store 'memory' keeps no vectors: rebuild it from the features"):
+    with pytest.raises(InvalidInputError, match="keeps no vectors, so its index cannot be rebuilt: build it"):
         store.arrays()

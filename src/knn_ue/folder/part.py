@@ -12,11 +12,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
@@ -54,6 +55,12 @@ class Added:
     labels: IntArray
     texts: PackedTexts
     vectors: FloatArray
+
+    @classmethod
+    def none(cls, n_columns: int) -> "Added":
+        """Return no examples."""
+        ids = np.empty(0, np.int64)
+        return cls(ids=ids, labels=ids, texts=PackedTexts.pack([]), vectors=np.empty((0, n_columns), np.float32))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -121,13 +128,6 @@ class Part:
                 raise InvalidInputError(f"a part must be named by lower-case letters, digits and _, got {inner!r}")
         parts = {inner: part.named(f"{name}/{inner}".lstrip("/")) for inner, part in self.parts.items()}
         return replace(self, name=name, parts=parts)
-
-
-def remove_others(folder: Path, fitted: str) -> None:
-    """Remove what no transaction names any more; what cannot be removed now is removed by a later write."""
-    for entry in folder.iterdir():
-        if FITTED.fullmatch(entry.name) and entry.name != fitted and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
 
 
 def write_tree(folder: Path, root: Part) -> str:

@@ -248,12 +248,7 @@ class MilvusStore:
 
     def normalized(self, features: object) -> FloatArray:
         """Return `features` (n, d) as this store compares them."""
-        matrix = float_matrix(features, "features", dtype=np.float32)
-        if matrix.shape[1] != self._n_columns:
-            raise InvalidInputError(
-                f"features must have the store's {self._n_columns} columns, got {matrix.shape[1]}: use the same encoder"
-            )
-        return self._normalization(matrix)
+        return self._normalization.of(features, self._n_columns)
 
     def add(
         self, features: object, labels: object, *, texts: Sequence[str] | None = None, ids: object = None
@@ -362,22 +357,6 @@ class MilvusStore:
     def detached(self) -> "MilvusStore":
         """Return the store itself: it lives on a server, and cannot be copied for a moment."""
         return self
-
-    @property
-    def live(self) -> None:
-        """None: its rows are in no folder."""
-        return None
-
-    @property
-    def name(self) -> str:
-        """The name of its collection."""
-        return self._calls.address.collection
-
-    def prepared(self, features: FloatArray) -> FloatArray:
-        """Return features (n, d) as they are stored, after checking them."""
-        vectors = self.normalized(features)
-        check_range(vectors)
-        return vectors
 
     def _write(self, rows: StoredRows) -> Iterator[int]:
         """Write the rows in chunks and yield how many are acknowledged."""
