@@ -305,10 +305,7 @@ class Datastore(Shown):
         """
         if self._live is None:
             with self._lock:
-                gpu = self._rows.gpu
                 self._rows = self._compacted()
-                if gpu is not None:
-                    self.use_gpu(gpu)
             return
         if self._name:
             raise InvalidInputError(f"the store of {self.where} is part of what was fitted: compact the whole folder")
@@ -422,4 +419,4 @@ class Datastore(Shown):
             return rows
         joined = self._settled()
         base = replace(joined, index=rebuild_index(joined.require_vectors(), self.options))
-        return replace(rows, base=base, added=Segment.empty(self.n_columns), gpu_index=None)
+        return replace(rows, base=base, added=Segment.empty(self.n_columns))
