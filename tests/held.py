@@ -59,12 +59,15 @@ def forge_arrays(folder: Path, part: str = "", **arrays: Any) -> None:
 
 
 def seal(folder: Path) -> None:
-    """Make the sizes and checksums that a folder states right for its files as they are."""
+    """Make a folder state the names, sizes and checksums of its files as they are."""
 
     def state(parts: dict[str, Any]) -> None:
         for name, part in parts.items():
-            for file, entry in part["files"].items():
-                content = (fitted_in(folder) / name / file).read_bytes()
-                entry |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            contents = {path.name: path.read_bytes() for path in (fitted_in(folder) / name).iterdir() if path.is_file()}
+            contents.pop("fitted.json", None)
+            part["files"] = {
+                file: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+                for file, content in contents.items()
+            }
 
     forge(folder, state)
