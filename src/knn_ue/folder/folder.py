@@ -11,7 +11,6 @@ import numpy as np
 
 from knn_ue.errors import StorageError
 from knn_ue.folder.changes import (
-    DATABASE,
     StoredPart,
     Transaction,
     check_database,
@@ -22,6 +21,7 @@ from knn_ue.folder.changes import (
     remove_unnamed,
     transaction,
 )
+from knn_ue.folder.database import DATABASE
 from knn_ue.folder.disk import created_folder, storage_errors, sync_tree
 from knn_ue.folder.live import Live
 from knn_ue.folder.part import FITTED, Growing, Part, read_contents, read_tree, write_tree
