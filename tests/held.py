@@ -12,9 +12,10 @@ from knn_ue.folder import DATABASE
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path, how: str = "immediate") -> Iterator[None]:
+    """Hold a folder as a writer amid a change does; "exclusive" as one amid its commit, when nobody may read."""
     with closing(sqlite3.connect(folder / DATABASE, isolation_level=None, check_same_thread=False)) as database:
-        database.execute("begin immediate")
+        database.execute(f"begin {how}")
         yield
         database.execute("rollback")
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from knn_ue import metrics
 from knn_ue.calibrators import (
     DensityAwareCalibration,
-    DensitySoftmax,
     KnnUE,
     KnnUEEntity,
     MahalanobisScaling,
@@ -56,7 +55,6 @@ _LATER = {
 __all__ = [
     "Datastore",
     "DensityAwareCalibration",
-    "DensitySoftmax",
     "Evaluation",
     "Familiarity",
     "IndexOptions",

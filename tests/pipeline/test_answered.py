@@ -67,7 +67,22 @@ def test_a_folder_gives_the_same_answers_and_adapts(pipe, rows, tmp_path):
 def test_evaluate_has_every_metric_beside_trusting_all_answers(pipe, rows):
     found = pipe.evaluate(rows[1])
 
-    assert "verdict" in str(found)
+    assert list(found) == ["raw", "constant", "regression", "regression per answer", "verdict"]
+    assert found["raw"]["auroc"] == 0.5
+    assert found.notes[0].startswith("the verifier pays: E-AURC ×1000") and found.notes[0] in str(found)
+
+
+def test_rows_that_were_sampled_keep_what_was_answered_so_that_they_can_be_adapted_to(pipe, rows):
+    (drawn, *_) = pipe.sample(rows[1], 5)
+
+    line = drawn.to_dict(pipe.task)
+    assert line["answer"] in pipe.class_names and line["label"] is None
+
+
+def test_an_explanation_has_the_words_that_were_answered(pipe):
+    (why,) = pipe.explain({"text": "a new match by goal", "answer": "I cannot say", "confidence": 0.9})
+
+    assert why.label == "I cannot say" and why.raw_score == pytest.approx(0.9)
 
 
 def test_too_few_rows_are_refused_with_the_number_that_is_needed(rows):
@@ -123,6 +138,7 @@ def test_the_shell_explains_a_given_answer(folder):
 
     (why,) = json.loads(result.stdout)
     assert why["in_words"]["verdict"].startswith("Of the labeled answers")
+    assert why["in_words"]["own"] == "The model that gave the answer did not say how sure it is."
     assert "pass --answer A for each" in run("explain", folder / "ue", "a text").output
 
 

@@ -125,6 +125,14 @@ def fit(
             "--robust", help="Fit on perturbed copies too: lower scores, for harder domains.", rich_help_panel="Method"
         ),
     ] = False,
+    verifier: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A small reader that judges the answers too: instant, auto (where it ranks better), or none.",
+            rich_help_panel="Method",
+        ),
+    ] = "none",
     task: Annotated[
         str | None,
         typer.Option(
@@ -214,6 +222,7 @@ def fit(
             decisions=decisions,
             false_alarm_rate=false_alarm_rate,
             robust=robust,
+            verifier=None if verifier == "none" else verifier,
             allow_leakage=allow_leakage,
             progress=progress,
             **columns,
@@ -229,6 +238,7 @@ def fit(
         done |= {"n_validation": len(fitted.validation), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
         done["decisions"] = [decision_to_plain(decision) for decision in fitted.decisions]
+        done["verifier"] = None if fitted.verifier_gain is None else asdict(fitted.verifier_gain)
         done["index"] = next((asdict(found.options) for found in tuned), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
@@ -238,6 +248,9 @@ def fit(
     if index == "auto" and tuned:
         indexes = {str(found.options) for found in tuned}
         say(f"index: {', '.join(indexes)} (knn-ue index tune --thorough compares others)")
+    if (gain := fitted.verifier_gain) is not None:
+        used = "" if fitted.calibrator.gain is not None else " (not used: that may be chance)"
+        typer.echo(f"{gain}{used}")
     for made in fitted.decisions:
         typer.echo(str(made))
     if threshold is not None and not threshold.found:

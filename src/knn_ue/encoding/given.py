@@ -63,9 +63,14 @@ class GivenAnswers(Encoder):
         self.task: Task = task_name(task)
         if TASKS[self.task].is_tagging:
             raise InvalidInputError("given answers are labels of texts or pairs, got a tagging task: pass task='text'")
-        self.labels, self.off_list = tuple(labels), tuple(off_list)
-        self.class_names = (*self.labels, OTHER, *self.off_list)
+        self._labels, self.off_list = tuple(labels), tuple(off_list)
+        self.class_names = (*self._labels, OTHER, *self.off_list)
         self.options = options or GivenOptions()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What an answer should be one of."""
+        return self._labels
 
     @classmethod
     def of_examples(cls, task: str, examples: Sequence[Example], labels: Sequence[str] | None = None) -> Self:

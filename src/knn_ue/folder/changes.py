@@ -11,11 +11,12 @@ values of our types; every value is checked again where it is used.
 
 import os
 import secrets
+import shutil
 import sqlite3
 import stat
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
@@ -225,6 +226,27 @@ def copy_database(folder: Path, target: Path) -> Head:
         database.backup(copy)
         copy.execute("pragma synchronous = full")
     return head_of(target)
+
+
+def discard_unsaved(folder: Path) -> None:
+    """Remove the database of a first save that failed, unless another process saved there meanwhile."""
+    with suppress(StorageError), _connected(folder, 0) as database:
+        database.execute("begin immediate")
+        if not _has(database) or not database.execute("select count(*) from folder").fetchone()[0]:
+            for name in (DATABASE, f"{DATABASE}-journal"):
+                (folder / name).unlink(missing_ok=True)
+
+
+def remove_unnamed(folder: Path) -> None:
+    """Remove fitted folders that no transaction names; where another process is at work, a later write does so.
+
+    Within a turn, since a folder that somebody is about to name has no name yet.
+    """
+    with suppress(StorageError), transaction(folder, wait=0) as change:
+        for entry in folder.iterdir():
+            named = change.head is None or entry.name == change.head.fitted
+            if FITTED.fullmatch(entry.name) and not named and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +17,15 @@ from knn_ue.folder.changes import (
     Transaction,
     check_database,
     copy_database,
+    discard_unsaved,
     head_of,
     is_saved,
+    remove_unnamed,
     transaction,
 )
 from knn_ue.folder.disk import created_folder, storage_errors, sync_tree
 from knn_ue.folder.live import Live
-from knn_ue.folder.part import FITTED, Growing, Part, read_contents, read_tree, remove_others, write_tree
+from knn_ue.folder.part import FITTED, Growing, Part, read_contents, read_tree, write_tree
 
 _OURS = (DATABASE, f"{DATABASE}-journal")
 
@@ -40,16 +41,15 @@ def write_folder(path: str | Path, root: Part, *, later: Mapping[str, StoredPart
         new = not (folder / DATABASE).exists()
         try:
             with transaction(folder, create=True) as change:
-                fitted = _write_fitted(change, root, of_same=False)
+                _write_fitted(change, root, of_same=False)
                 for name, part in (later or {}).items():
                     change.put(name, part)
         except BaseException:
             if new:
-                for name in _OURS:
-                    with suppress(OSError):
-                        (folder / name).unlink(missing_ok=True)
+                discard_unsaved(folder)
             raise
-        remove_others(folder, fitted)
+        finally:
+            remove_unnamed(folder)
 
 
 def replace_fitted(live: Live, root: Part) -> None:
@@ -129,7 +129,7 @@ def check_replaceable(folder: Path) -> None:
         )
 
 
-def _write_fitted(change: Transaction, root: Part, *, of_same: bool) -> str:
+def _write_fitted(change: Transaction, root: Part, *, of_same: bool) -> None:
     fitted = f"fitted-{secrets.token_hex(8)}"
     folder = change.path / fitted
     try:
@@ -142,7 +142,6 @@ def _write_fitted(change: Transaction, root: Part, *, of_same: bool) -> str:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return fitted
 
 
 def _write_unfolded(change: Transaction, growing: list[Growing]) -> None:

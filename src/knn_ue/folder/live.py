@@ -12,8 +12,18 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StaleFolderError
-from knn_ue.folder.changes import FOREVER, Head, News, StoredPart, Transaction, head_of, read_changes, transaction
-from knn_ue.folder.part import Added, Part, remove_others
+from knn_ue.folder.changes import (
+    FOREVER,
+    Head,
+    News,
+    StoredPart,
+    Transaction,
+    head_of,
+    read_changes,
+    remove_unnamed,
+    transaction,
+)
+from knn_ue.folder.part import Added, Part
 from knn_ue.folder.schema import Arrays, Plain, as_written
 from knn_ue.folder.tensors import PackedTexts, arrays_from_bytes, arrays_to_bytes
 
@@ -141,7 +151,7 @@ class Live:
     def _end(self, head: Head) -> None:
         """Tell the stores what was changed; where another fitted part took over, who has this one must open it."""
         if head.fitted != self.seen.fitted:
-            remove_others(self.path, head.fitted)
+            remove_unnamed(self.path)
             return
         self.seen = head
         for tell in self._after:

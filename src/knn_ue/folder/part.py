@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -124,13 +123,6 @@ class Part:
                 raise InvalidInputError(f"a part must be named by lower-case letters, digits and _, got {inner!r}")
         parts = {inner: part.named(f"{name}/{inner}".lstrip("/")) for inner, part in self.parts.items()}
         return replace(self, name=name, parts=parts)
-
-
-def remove_others(folder: Path, fitted: str) -> None:
-    """Remove what no transaction names any more; what cannot be removed now is removed by a later write."""
-    for entry in folder.iterdir():
-        if FITTED.fullmatch(entry.name) and entry.name != fitted and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
 
 
 def write_tree(folder: Path, root: Part) -> str:

@@ -85,6 +85,11 @@ def _as_given(answers: Sequence[Answer], examples: Sequence[Example]) -> list[An
     return found
 
 
+def _said(example: Example) -> str | None:
+    """Return the words of an answer that was given with a row; None where none was."""
+    return None if example.given is None else given_answer(example)[0]
+
+
 def check_abstain_below(value: float | None) -> None:
     """Raise unless it is a probability or None."""
     if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
@@ -256,6 +261,10 @@ def explain_outputs(
         lengths = [len(example.parts) for example in examples]
         return AnswerList(of_sentences(sentences, outputs, familiarity, lengths))
     explained = [replace(one, adapted_to=adapted_to) for one in calibrator.explain(outputs, top=top)]
+    if calibrator.judges_given and outputs.groups is None:
+        explained = [
+            replace(one, label=_said(example) or one.label) for one, example in zip(explained, examples, strict=True)
+        ]
     return AnswerList(explained if outputs.groups is not None else of_rows(explained, outputs, familiarity))
 
 

@@ -21,7 +21,7 @@ from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answered import fit_answers
 from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
 from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
-from knn_ue.pipeline.evaluating import read_sets
+from knn_ue.pipeline.evaluating import compared, read_sets
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import FitOptions, fit_rows
 from knn_ue.pipeline.folder import OpenedFolder, load_pipeline, save_changes, save_pipeline
@@ -159,6 +159,7 @@ class UncertaintyPipeline(Adjustable):
         decisions: Sequence[Decision] = (),
         false_alarm_rate: float = FALSE_ALARM_RATE,
         robust: bool = False,
+        verifier: "str | Reader | None" = None,
         seed: int = 0,
         allow_leakage: bool = False,
         progress: Progress | bool | None = None,
@@ -185,7 +186,9 @@ class UncertaintyPipeline(Adjustable):
         is called with "training" or "validation", the number of rows done and the total.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
 
-        `robust` fits on perturbed copies of the validation rows too: lower scores, see docs/adapting.md.
+        `verifier` is a reader, or the name of one: it learns the labels from training texts and joins the score. "auto"
+        uses it where it ranks the validation rows better, cross-fitted. `robust` fits on perturbed copies of the
+        validation rows too: lower scores, see docs/adapting.md.
 
         With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
@@ -213,6 +216,7 @@ class UncertaintyPipeline(Adjustable):
             decisions=(*risk, *decisions),
             false_alarm_rate=false_alarm_rate,
             robust=robust,
+            verifier=verifier,
             seed=seed,
             allow_leakage=allow_leakage,
         )
@@ -326,7 +330,7 @@ class UncertaintyPipeline(Adjustable):
         sets = read_sets(self.encoder, rows, named, Columns(**columns)).encode(self.encoder)
         weights = sample_weight if isinstance(sample_weight, Mapping) else {TEST: sample_weight}
         return evaluate(
-            {self.method_: calibrator},
+            compared(calibrator, self.method_),
             sets.test,
             out_of_domain=sets.out_of_domain or None,
             n_bins=n_bins,

@@ -64,7 +64,7 @@ def explain_rows(outputs: Outputs, calibrator: Calibrator, found: Found, *, top:
     prediction = calibrator.predict(outputs, found=found)
     names = class_names(outputs)
     if calibrator.explains:
-        rows = calibrator.explain(outputs, top=calibrator.n_neighbors, found=found)
+        rows = calibrator.explain(outputs, top=calibrator.n_neighbors or max(top, 1), found=found)
     else:
         rows = _without_terms(outputs, calibrator, prediction, found)
     maps = _maps(outputs, calibrator, rows)
@@ -115,7 +115,7 @@ def _maps(outputs: Outputs, calibrator: Calibrator, rows: Sequence[Explanation])
     """Return the map of each of the first rows; their vectors are fetched in one call."""
     shown = [row.neighbors for row in rows[:_MAPS]]
     ids = [neighbor.id for neighbors in shown for neighbor in neighbors]
-    if not ids:
+    if not ids or not calibrator.stores:
         return []
     name, store = list(calibrator.stores.items())[-1]
     vectors = store.vectors_of(ids)

@@ -13,7 +13,7 @@ _MOST = 30.0  # a log alpha beyond it changes nothing but the rounding of the en
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior(TrainingMethod):
-    """`knn_ue.heads.posterior` trained by the expected cross-entropy, less `entropy_weight` times the entropy.
+    """`knn_ue_lab.heads.posterior` trained by the expected cross-entropy, less `entropy_weight` times the entropy.
 
     A density of ten columns starts so low that alpha is 1 everywhere, and a model can hardly leave that plain. So the
     head has a `head_learning_rate` of its own, and its densities are `scaled`; without, alpha is as first published.
@@ -38,7 +38,7 @@ class Posterior(TrainingMethod):
         """Attach the densities, which know how many training rows each class has."""
         from torch import from_numpy
 
-        from knn_ue.heads.posterior import PosteriorHead
+        from knn_ue_lab.heads.posterior import PosteriorHead
 
         head = PosteriorHead(
             in_features=last_linear(model).in_features,

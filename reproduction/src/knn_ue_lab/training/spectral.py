@@ -26,7 +26,7 @@ class SpectralTraining(TrainingMethod):
 
     def prepare(self, model: Any, *, class_counts: IntArray) -> None:
         """Bound the pooler, or attach a head with a layer to bound."""
-        from knn_ue.heads.spectral import SpectralHead, bound_layer
+        from knn_ue_lab.heads.spectral import SpectralHead, bound_layer
 
         if not pooler_layers(model):
             head = SpectralHead(in_features=last_linear(model).in_features, n_classes=len(class_counts))
@@ -36,7 +36,7 @@ class SpectralTraining(TrainingMethod):
 
     def finish(self, model: Any, head_inputs: Iterator[Any]) -> None:
         """Make the bounded weights plain ones."""
-        from knn_ue.heads.spectral import release_layer
+        from knn_ue_lab.heads.spectral import release_layer
 
         del head_inputs
         for layer in bounded_layers(model):

@@ -11,7 +11,7 @@ from knn_ue.training.method import TrainingMethod, check_above_zero
 
 @dataclass(frozen=True, kw_only=True)
 class Evidential(TrainingMethod):
-    """`knn_ue.heads.evidential` trained by three terms; the second and third grow to full weight.
+    """`knn_ue_lab.heads.evidential` trained by three terms; the second and third grow to full weight.
 
     They do so while the share `annealed` of training passes.
     """
@@ -26,7 +26,7 @@ class Evidential(TrainingMethod):
 
     def prepare(self, model: Any, *, class_counts: IntArray) -> None:
         """Attach the layer that gives evidence."""
-        from knn_ue.heads.evidential import EvidentialHead
+        from knn_ue_lab.heads.evidential import EvidentialHead
 
         attach_head(model, EvidentialHead(in_features=last_linear(model).in_features, n_classes=len(class_counts)))
 

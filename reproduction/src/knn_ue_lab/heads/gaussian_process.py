@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from knn_ue.heads.base import Head
+from knn_ue.encoding.heads import Head
 
 
 class GaussianProcessHead(Head):

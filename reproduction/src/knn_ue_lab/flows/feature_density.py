@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 
 from knn_ue.arrays import FloatArray, check_not_empty, float_matrix
-from knn_ue.flows.real_nvp import RealNVP
+from knn_ue_lab.flows.real_nvp import RealNVP
 
 _BLOCK_ROWS = 4096
 _CONSTANT = 1e-6  # a column that varies less than this share of a typical one is constant up to rounding

@@ -24,7 +24,7 @@ from knn_ue.types import Outputs
 from knn_ue.weighting import ScaledLogits
 
 if TYPE_CHECKING:
-    from knn_ue.flows import FeatureDensity
+    from knn_ue_lab.flows import FeatureDensity
 
 # The smallest weight: positive, and no logit is so large that its product with it would show in a probability.
 _TINY = float(np.finfo(np.float64).tiny)
@@ -65,7 +65,7 @@ class DensitySoftmax(LogitScaling):
     def from_training(cls, train: Outputs, *, seed: int = 0) -> Self:
         """Fit the flow to the features of training outputs; `highest` is the largest log-likelihood of them."""
         require("torch", extra="hf", purpose="DensitySoftmax")
-        from knn_ue.flows import fit_real_nvp
+        from knn_ue_lab.flows import fit_real_nvp
 
         features = train.require_features("DensitySoftmax.from_training")
         density = fit_real_nvp(features, seed=seed)
@@ -101,7 +101,7 @@ class DensitySoftmax(LogitScaling):
 
     def _restore(self, state: State, arrays: Arrays) -> None:
         require("torch", extra="hf", purpose="DensitySoftmax")
-        from knn_ue.flows import FeatureDensity
+        from knn_ue_lab.flows import FeatureDensity
 
         self.density, self.highest = FeatureDensity.from_arrays(arrays), state.highest
         self.scale_ = np.inf if state.scale is None else state.scale

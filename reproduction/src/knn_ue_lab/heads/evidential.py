@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from knn_ue.heads.base import Head
+from knn_ue.encoding.heads import Head
 
 _LARGEST = 10.0  # exp(10), 22,026, is all the evidence there is use for; the exp of a hundred overflows
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from knn_ue.heads.base import Head
+from knn_ue.encoding.heads import Head
 
 _FIRST_STEPS = 15  # of power iteration, before training
 _STEPS = 4  # a training step; a single one, as published, falls behind by up to 15 % where singular values cross

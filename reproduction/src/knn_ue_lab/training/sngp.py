@@ -9,14 +9,14 @@ from knn_ue.arrays import IntArray, check_positive
 from knn_ue.encoding.inspection import attach_head, head_of, last_linear, pooler_layers
 from knn_ue.errors import InvalidInputError
 from knn_ue.training.method import check_above_zero
-from knn_ue.training.spectral import SpectralTraining, bounded_layers
+from knn_ue_lab.training.spectral import SpectralTraining, bounded_layers
 
 _SMALLEST_RIDGE = 1e-9  # with less, a million rows would leave a matrix that float64 cannot invert
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sngp(SpectralTraining):
-    """A bounded pooler and `knn_ue.heads.gaussian_process`; see there for the options.
+    """A bounded pooler and `knn_ue_lab.heads.gaussian_process`; see there for the options.
 
     The covariance is computed once, after training, exactly, in one pass without dropout over the training rows with
     the weights that are kept. It cannot change which class wins, so early stopping does not miss it.
@@ -37,8 +37,8 @@ class Sngp(SpectralTraining):
 
     def prepare(self, model: Any, *, class_counts: IntArray) -> None:
         """Attach the Gaussian process and bound the layer before it."""
-        from knn_ue.heads.gaussian_process import GaussianProcessHead
-        from knn_ue.heads.spectral import bound_layer
+        from knn_ue_lab.heads.gaussian_process import GaussianProcessHead
+        from knn_ue_lab.heads.spectral import bound_layer
 
         head = GaussianProcessHead(
             in_features=last_linear(model).in_features,

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from knn_ue.flows import RadialFlows
-from knn_ue.heads.base import Head
+from knn_ue.encoding.heads import Head
+from knn_ue_lab.flows import RadialFlows
 
 
 class PosteriorHead(Head):
