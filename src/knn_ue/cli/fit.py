@@ -194,7 +194,14 @@ def fit(
         pipe = UncertaintyPipeline.from_answers(reader=reader, task=task or "text")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
-            pipe.fit(answers, target_risk=target_risk, delta=delta, decisions=decisions, **columns)
+            pipe.fit(
+                answers,
+                target_risk=target_risk,
+                delta=delta,
+                decisions=decisions,
+                false_alarm_rate=false_alarm_rate,
+                **columns,
+            )
         pipe.save(out)
         _tell_answers(out, pipe, as_json=as_json)
         return
@@ -284,7 +291,11 @@ def _tell_answers(out: Path, pipe: "UncertaintyPipeline", *, as_json: bool) -> N
     for made in fitted.decisions:
         typer.echo(str(made))
     if n_fitted < _RANKS_ONLY:
-        say(f"{n_fitted} labeled answers rank new ones, but their scores are hardly better calibrated than a constant")
+        say(f"{n_fitted} labeled answers rank new ones, but do not calibrate better than a constant: label 100 or more")
+    if (gain := fitted.calibrator.suggestion_gain()) is not None:
+        before, after = gain
+        helps = "predict --suggest gives them" if after > before else "so they would not help"
+        say(f"with suggestions {after:.1%} instead of {before:.1%} would be right, cross-fitted: {helps}")
     say(f"next: knn-ue predict {out} --input F --output scored.jsonl, or knn-ue evaluate {out} --test F")
 
 
