@@ -84,16 +84,23 @@ def sentences(explained: Explained) -> dict[str, str]:
     return {part: sentence for part, sentence in found.items() if sentence}
 
 
-def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None, adapted_to: str | None = None) -> str:
+def familiarity_sentence(
+    familiarity: float | None, unfamiliar: bool | None, adapted_to: str | None = None, *, given: bool = False
+) -> str:
     """Return what is known of an input, or "" where nothing is; `adapted_to` is the domain whose scale the score has.
+
+    `given`: the answer was given with the input, so that nothing was trained, and inputs are like labeled rows or not.
 
     >>> familiarity_sentence(0.001, True).split(". ")[0]
     'Unlike the inputs it was trained on (p = 0.001)'
     """
     if familiarity is None:
         return ""
+    trained, validation = (
+        ("labeled inputs", "labeled inputs") if given else ("inputs it was trained on", "validation inputs")
+    )
     if unfamiliar:
-        strange = f"Unlike the inputs it was trained on (p = {familiarity:.2g})."
+        strange = f"Unlike the {trained} (p = {familiarity:.2g})."
         if adapted_to is None:
             return f"{strange} The score was calibrated on other inputs and may be far off for this one."
         return (
@@ -101,15 +108,17 @@ def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None, ada
             "that is unlike those."
         )
     if familiarity < _RARE:
-        return f"Rare among the validation inputs, but not flagged: {percent(familiarity)} are at least as unusual."
+        return f"Rare among the {validation}, but not flagged: {percent(familiarity)} are at least as unusual."
     share = f"{100 * familiarity:.0f} %" if familiarity >= 0.1 else percent(familiarity)
-    return f"Like the validation inputs: {share} of them are at least as unusual."
+    return f"Like the {validation}: {share} of them are at least as unusual."
 
 
 def _verdict(explained: Explained, base: float) -> dict[str, str]:
     """Return why a given answer is likelier or less likely to be right than the model's answers usually are."""
     than_usual = "more" if explained.score > base else "less"
-    found = {
+    known = familiarity_sentence(explained.familiarity, explained.unfamiliar, explained.adapted_to, given=True)
+    found = {"familiarity": known} if known else {}
+    found |= {
         "verdict": f"Of the labeled answers {percent(base)} are right; this one is {than_usual} likely to be: "
         f"{percent(explained.score)}."
     }

@@ -211,6 +211,14 @@ class Calibrator(Shown, ABC):
         del outputs, found
         return None
 
+    def scores_as_new(self) -> FloatArray | None:
+        """Return the scores (n,) of the rows it was fitted on as if they were new; None where it cannot tell."""
+        return None
+
+    def suggestion_gain(self) -> tuple[float, float] | None:
+        """Return the share of given answers that is right, and with what would be suggested; None where none were."""
+        return None
+
     def rivals(self) -> "Mapping[str, Calibrator]":
         """Return plain methods that were fitted on the same rows and that evaluations show beside it, by name."""
         return {}

@@ -30,6 +30,7 @@ from knn_ue.verifying import (
     fit_labels,
     open_reader,
     read_outputs,
+    record,
 )
 from knn_ue.verifying.comparison import scores_of_all
 from knn_ue.verifying.logistic import log_odds, sigmoid
@@ -87,6 +88,25 @@ class Verdict(Calibrator):
         why = self.verifier_.explain(self._read(outputs), outputs.predicted, self._own(outputs), top=top)
         own = own_scores(outputs).tolist()
         return [self._explanation(outputs, why, row, own[row]) for row in range(len(outputs))]
+
+    def scores_as_new(self) -> FloatArray:
+        """Return what each labeled answer scores where its own label is left out."""
+        self._check_ready(None)
+        return self.verifier_.scores
+
+    def suggestion_gain(self) -> tuple[float, float]:
+        """Return the share of the labeled answers that is right, as given and with what would be suggested instead.
+
+        Each is judged as if it were new. Suggested is the likeliest other label where it is likelier than the answer.
+        """
+        fitted = self.verifier_
+        others = record.left_out_posterior(
+            fitted.left_out, fitted.gold, fitted.answers, n_answers=fitted.params.n_answers
+        )
+        probs = np.zeros((len(others), fitted.params.n_answers))
+        probs[:, : fitted.params.n_classes] = others
+        best = with_top(probs, fitted.answers, fitted.scores).argmax(axis=1)
+        return float((fitted.answers == fitted.gold).mean()), float((best == fitted.gold).mean())
 
     def rivals(self) -> Mapping[str, Calibrator]:
         """Return a constant per answer, the model's own score where there is one, and regressions."""

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from held import held
-from knn_ue.folder import DATABASE, changes
+from knn_ue.folder import DATABASE, changes, database
 from knn_ue.pipeline import UncertaintyPipeline
 from pipelines import TEXT
 from serving_checks import TEXT_ROW, stored_texts
@@ -88,8 +88,8 @@ def test_answers_are_kept_for_a_day_and_for_the_last_ones_only(folder, client_of
         return client.post("/examples", json=BODY, headers={"Idempotency-Key": str(key)}).json()["ids"][0][0]
 
     assert [add(key) for key in range(5)] == [60, 61, 62, 63, 64]
-    with closing(sqlite3.connect(path / DATABASE)) as database:
-        assert [key for (key,) in database.execute("select key from requests order by rowid")] == ["2", "3", "4"]
+    with closing(sqlite3.connect(path / DATABASE)) as opened:
+        assert [key for (key,) in opened.execute("select key from requests order by rowid")] == ["2", "3", "4"]
     assert (add(4), add(0)) == (64, 65)
     now = changes.time.time()
     monkeypatch.setattr(changes.time, "time", lambda: now + 86_401)
@@ -147,7 +147,7 @@ class Disk:
                 return super().execute(sql, *more)
 
         connect = sqlite3.connect
-        monkeypatch.setattr(changes.sqlite3, "connect", lambda *a, **o: connect(*a, **{"factory": Flaky} | o))
+        monkeypatch.setattr(database.sqlite3, "connect", lambda *a, **o: connect(*a, **{"factory": Flaky} | o))
 
 
 @pytest.mark.parametrize("method", ["knn-ue", "dac"])
