@@ -22,6 +22,7 @@ from knn_ue.calibrators import (
     TemperatureScaling,
     Verdict,
 )
+from knn_ue.calibrators.contract import calibrator_kind
 from knn_ue.encoding.contract import Encoder, EncoderOptions
 from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
 from knn_ue.folder import Part, open_folder
@@ -221,13 +222,12 @@ def load_calibrator(path: str | Path) -> Calibrator:
 
 def calibrator_from_part(part: Part, *, stores: Stores | None = None) -> Calibrator:
     """Open the part of a folder that any calibrator wrote, over `stores` that are open already, if they are given."""
-    for method in METHODS.values():
-        if method.calibrator.kind == part.kind:
-            return method.calibrator.from_part(part, stores=stores)
-    raise StorageError(
-        f"{part.where} holds a {part.kind[:40]!r}, a calibrator that is not installed: upgrade knn-ue, "
-        "or install the package that brings it, such as knn-ue-lab"
-    )
+    tuple(METHODS.values())  # packages bring theirs when they are first asked for
+    try:
+        kind = calibrator_kind(part.kind)
+    except ValueError as error:
+        raise StorageError(f"{part.where} holds {error}") from None
+    return kind.from_part(part, stores=stores)
 
 
 def encoder_for(encoder: Encoder, chosen: EncoderOptions, method: str) -> Encoder:

@@ -16,6 +16,7 @@ from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
 from knn_ue.calibrators.softmax import SoftmaxResponse
 from knn_ue.calibrators.temperature import TemperatureScaling
 from knn_ue.calibrators.verdict import Verdict
+from knn_ue.calibrators.verified import Verified
 
 __all__ = [
     "Calibrator",
@@ -31,6 +32,7 @@ __all__ = [
     "TaggedAnswer",
     "TemperatureScaling",
     "Verdict",
+    "Verified",
     "adapt_calibrator",
     "labeled_scores",
     "take_found",

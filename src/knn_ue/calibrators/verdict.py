@@ -15,7 +15,6 @@ from knn_ue.arrays import FloatArray, check_positive
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.calibrators.top_label import with_top
 from knn_ue.calibrators.verdict_rivals import SHOWN, Compared, Rival
-from knn_ue.errors import InvalidInputError
 from knn_ue.folder.schema import Arrays
 from knn_ue.folder.tensors import PackedTexts
 from knn_ue.reasons import percent
@@ -30,7 +29,8 @@ from knn_ue.verifying import (
     VerdictExplanation,
     fit_labels,
     open_reader,
-    read_pairs,
+    read_outputs,
+    record,
 )
 from knn_ue.verifying.comparison import scores_of_all
 from knn_ue.verifying.logistic import log_odds, sigmoid
@@ -89,6 +89,25 @@ class Verdict(Calibrator):
         own = own_scores(outputs).tolist()
         return [self._explanation(outputs, why, row, own[row]) for row in range(len(outputs))]
 
+    def scores_as_new(self) -> FloatArray:
+        """Return what each labeled answer scores where its own label is left out."""
+        self._check_ready(None)
+        return self.verifier_.scores
+
+    def suggestion_gain(self) -> tuple[float, float]:
+        """Return the share of the labeled answers that is right, as given and with what would be suggested instead.
+
+        Each is judged as if it were new. Suggested is the likeliest other label where it is likelier than the answer.
+        """
+        fitted = self.verifier_
+        others = record.left_out_posterior(
+            fitted.left_out, fitted.gold, fitted.answers, n_answers=fitted.params.n_answers
+        )
+        probs = np.zeros((len(others), fitted.params.n_answers))
+        probs[:, : fitted.params.n_classes] = others
+        best = with_top(probs, fitted.answers, fitted.scores).argmax(axis=1)
+        return float((fitted.answers == fitted.gold).mean()), float((best == fitted.gold).mean())
+
     def rivals(self) -> Mapping[str, Calibrator]:
         """Return a constant per answer, the model's own score where there is one, and regressions."""
         compared = Compared(self._scores_of_all)
@@ -123,11 +142,7 @@ class Verdict(Calibrator):
         return open_reader(self.reader) if isinstance(self.reader, str) else self.reader
 
     def _read(self, outputs: Outputs) -> RawViews:
-        if outputs.pairs is not None:
-            return read_pairs(self._reader(), outputs.pairs)
-        if outputs.texts is None:
-            raise InvalidInputError("the verifier reads texts, these Outputs have none: pass Outputs(texts=...)")
-        return self._reader().read(list(outputs.texts))
+        return read_outputs(self._reader(), outputs)
 
     def _own(self, outputs: Outputs) -> FloatArray | None:
         return own_scores(outputs) if self.verifier_.params.own_slope else None

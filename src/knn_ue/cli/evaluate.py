@@ -111,7 +111,7 @@ def evaluate(
             calibrators,
             sets.test,
             sets.out_of_domain or None,
-            method=pipe.method_,
+            method=list(calibrators)[-1],
             n_bootstrap=draws,
             context=context,
             familiarity=pipe.familiarity_,
@@ -170,7 +170,7 @@ def _calibrators(pipe: "UncertaintyPipeline", domain: str | None) -> "dict[str, 
     if calibrator.judges_given:
         return compared(calibrator, fitted.method)
     seen = fitted.validation.take(~fitted.held_out)
-    return {"temperature": make_calibrator("temperature", seen).fit(seen), fitted.method: calibrator}
+    return {"temperature": make_calibrator("temperature", seen).fit(seen), **compared(calibrator, fitted.method)}
 
 
 def _named(sources: list[str]) -> dict[str, str]:

@@ -125,6 +125,14 @@ def fit(
             "--robust", help="Fit on perturbed copies too: lower scores, for harder domains.", rich_help_panel="Method"
         ),
     ] = False,
+    verifier: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A small reader that judges the answers too: instant, auto (where it ranks better), or none.",
+            rich_help_panel="Method",
+        ),
+    ] = "none",
     task: Annotated[
         str | None,
         typer.Option(
@@ -186,7 +194,14 @@ def fit(
         pipe = UncertaintyPipeline.from_answers(reader=reader, task=task or "text")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
-            pipe.fit(answers, target_risk=target_risk, delta=delta, decisions=decisions, **columns)
+            pipe.fit(
+                answers,
+                target_risk=target_risk,
+                delta=delta,
+                decisions=decisions,
+                false_alarm_rate=false_alarm_rate,
+                **columns,
+            )
         pipe.save(out)
         _tell_answers(out, pipe, as_json=as_json)
         return
@@ -214,6 +229,7 @@ def fit(
             decisions=decisions,
             false_alarm_rate=false_alarm_rate,
             robust=robust,
+            verifier=None if verifier == "none" else verifier,
             allow_leakage=allow_leakage,
             progress=progress,
             **columns,
@@ -229,6 +245,7 @@ def fit(
         done |= {"n_validation": len(fitted.validation), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
         done["decisions"] = [decision_to_plain(decision) for decision in fitted.decisions]
+        done["verifier"] = None if fitted.verifier_gain is None else asdict(fitted.verifier_gain)
         done["index"] = next((asdict(found.options) for found in tuned), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
@@ -238,6 +255,9 @@ def fit(
     if index == "auto" and tuned:
         indexes = {str(found.options) for found in tuned}
         say(f"index: {', '.join(indexes)} (knn-ue index tune --thorough compares others)")
+    if (gain := fitted.verifier_gain) is not None:
+        used = "" if fitted.calibrator.gain is not None else " (not used: that may be chance)"
+        typer.echo(f"{gain}{used}")
     for made in fitted.decisions:
         typer.echo(str(made))
     if threshold is not None and not threshold.found:
@@ -271,7 +291,11 @@ def _tell_answers(out: Path, pipe: "UncertaintyPipeline", *, as_json: bool) -> N
     for made in fitted.decisions:
         typer.echo(str(made))
     if n_fitted < _RANKS_ONLY:
-        say(f"{n_fitted} labeled answers rank new ones, but their scores are hardly better calibrated than a constant")
+        say(f"{n_fitted} labeled answers rank new ones, but do not calibrate better than a constant: label 100 or more")
+    if (gain := fitted.calibrator.suggestion_gain()) is not None:
+        before, after = gain
+        helps = "predict --suggest gives them" if after > before else "so they would not help"
+        say(f"with suggestions {after:.1%} instead of {before:.1%} would be right, cross-fitted: {helps}")
     say(f"next: knn-ue predict {out} --input F --output scored.jsonl, or knn-ue evaluate {out} --test F")
 
 

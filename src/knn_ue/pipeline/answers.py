@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -83,6 +84,14 @@ def _as_given(answers: Sequence[Answer], examples: Sequence[Example]) -> list[An
             answer = replace(answer, would_be=said) if answer.abstained else replace(answer, label=said)
         found.append(answer)
     return found
+
+
+def with_suggestion(answer: AnyAnswer) -> AnyAnswer:
+    """Return the answer with the likeliest other label where that is likelier than what was given."""
+    if isinstance(answer, SentenceAnswer) or not answer.alternatives:
+        return answer
+    label, share = max(answer.alternatives.items(), key=itemgetter(1))
+    return replace(answer, suggested=label) if share > answer.score else answer
 
 
 def _said(example: Example) -> str | None:
@@ -278,8 +287,8 @@ def check_explains(calibrator: Calibrator, method: str) -> None:
 
 
 def measurable(familiarity: Familiarity | None, *sets: Outputs) -> Familiarity | None:
-    """Return the familiarity where all sets have the views it looks at: outputs made before may have none."""
-    return familiarity if all(outputs.views is not None for outputs in sets) else None
+    """Return the familiarity where all sets have what it looks at: outputs made before may have no views."""
+    return familiarity if familiarity is not None and all(map(familiarity.space_.measures, sets)) else None
 
 
 def _known(entity: OfEntity, p_value: float, unfamiliar: bool) -> OfEntity:

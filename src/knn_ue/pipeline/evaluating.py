@@ -15,7 +15,12 @@ from knn_ue.types import Outputs, Progress
 
 
 def compared(calibrator: Calibrator, method: str) -> dict[str, Calibrator]:
-    """Return a fitted method by its name, behind the plain ones that it is always compared with."""
+    """Return a fitted method by its name, behind the plain ones that it is always compared with.
+
+    Where a verifier stands beside it, the method alone comes before both together.
+    """
+    if calibrator.plain is not calibrator:
+        return {**calibrator.plain.rivals(), method: calibrator.plain, f"{method} + verifier": calibrator}
     return {**calibrator.rivals(), method: calibrator}
 
 

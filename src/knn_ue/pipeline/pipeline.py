@@ -1,26 +1,24 @@
 """`UncertaintyPipeline`: texts in, predictions with calibrated confidence out."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from knn_ue.answers import AnswerList, AnyAnswer, Explanation, SentenceExplanation
-from knn_ue.arrays import check_positive
 from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, RiskThreshold
-from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
+from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions
 from knn_ue.encoding.given import GivenAnswers
-from knn_ue.encoding.inputs import windows
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import TEST, Evaluation, SampleWeight, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answered import fit_answers
-from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
-from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
+from knn_ue.pipeline.answers import check_explains, explain_outputs, measurable
+from knn_ue.pipeline.domains import Asked, answer_stream, calibrator_of, scale_of
 from knn_ue.pipeline.evaluating import compared, read_sets
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import FitOptions, fit_rows
@@ -159,6 +157,7 @@ class UncertaintyPipeline(Adjustable):
         decisions: Sequence[Decision] = (),
         false_alarm_rate: float = FALSE_ALARM_RATE,
         robust: bool = False,
+        verifier: "str | Reader | None" = None,
         seed: int = 0,
         allow_leakage: bool = False,
         progress: Progress | bool | None = None,
@@ -185,7 +184,9 @@ class UncertaintyPipeline(Adjustable):
         is called with "training" or "validation", the number of rows done and the total.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
 
-        `robust` fits on perturbed copies of the validation rows too: lower scores, see docs/adapting.md.
+        `verifier` is a reader, or the name of one: it learns the labels from training texts and joins the score. "auto"
+        uses it where it ranks the validation rows better, cross-fitted. `robust` fits on perturbed copies of the
+        validation rows too: lower scores, see docs/adapting.md.
 
         With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
@@ -200,7 +201,7 @@ class UncertaintyPipeline(Adjustable):
         if self.encoder.gives_answers:
             if validation_rows is not None:
                 raise InvalidInputError("answers are fitted on one set of labeled rows, got two: pass fit(rows)")
-            self._fit_answers(train_rows, (*risk, *decisions), Columns(**columns), seed)
+            self._fit_answers(train_rows, (*risk, *decisions), Columns(**columns), seed, false_alarm_rate)
             return self
         if validation_rows is None:
             raise InvalidInputError("fit needs training and validation rows, got one set: pass fit(train, validation)")
@@ -213,6 +214,7 @@ class UncertaintyPipeline(Adjustable):
             decisions=(*risk, *decisions),
             false_alarm_rate=false_alarm_rate,
             robust=robust,
+            verifier=verifier,
             seed=seed,
             allow_leakage=allow_leakage,
         )
@@ -226,12 +228,21 @@ class UncertaintyPipeline(Adjustable):
         self._warn_of_abstention()
         return self
 
-    def _fit_answers(self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int) -> None:
+    def _fit_answers(
+        self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int, false_alarm_rate: float
+    ) -> None:
         if isinstance(rows, Outputs):
             raise InvalidInputError("answers are fitted on rows with text, answer and label, got Outputs: pass rows")
         labels = [name for name in self.class_names if name != OTHER]
         self.encoder, self.fitted_ = fit_answers(
-            self.task, rows, reader=self._reader, labels=labels, decisions=decisions, columns=columns, seed=seed
+            self.task,
+            rows,
+            reader=self._reader,
+            labels=labels,
+            decisions=decisions,
+            columns=columns,
+            seed=seed,
+            false_alarm_rate=false_alarm_rate,
         )
         self._user_options, self._opened = self.encoder.options, None
         self._warn_of_abstention()
@@ -249,6 +260,7 @@ class UncertaintyPipeline(Adjustable):
         top: int = 5,
         top_k: int | None = None,
         domain: str | None = None,
+        suggest: bool = False,
         **columns: Unpack[ColumnNames],
     ) -> list[AnyAnswer]:
         """Return an answer for each input; a string, dict, record or tuple is one input, a list holds many.
@@ -263,10 +275,12 @@ class UncertaintyPipeline(Adjustable):
         A score below `abstain_below`, or without it what the fitted decisions withhold, is an abstention: `abstained`
         is True, the label, tag or type is None, and `would_be` is what it would have been. In tagging entities abstain,
         with all their words; where tags are not IOB2, words do. Scores are those of the `domain` (see `adapt`), or of
-        the one that an input names itself.
+        the one that an input names itself. With `suggest` a given answer has the label `suggested` in its place, where
+        the verifier finds that likelier.
         """
         examples = input_examples(inputs, self.task, Columns(**columns), words_of=self.encoder.words_of)
-        return AnswerList(self._answers(examples, abstain_below, top, top_k, domain))
+        asked = Asked(abstain_below=abstain_below, top=top, top_k=top_k, domain=domain, suggest=suggest)
+        return AnswerList(answer_stream(examples, self.encoder, self._ready(), asked))
 
     def predict_stream(
         self,
@@ -276,12 +290,14 @@ class UncertaintyPipeline(Adjustable):
         top: int = 5,
         top_k: int | None = None,
         domain: str | None = None,
+        suggest: bool = False,
         **columns: Unpack[ColumnNames],
     ) -> Iterator[AnyAnswer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
         named = Columns(**columns)
         examples = iter_examples(rows, self.task, labeled=False, columns=named, words_of=self.encoder.words_of)
-        return self._answers(examples, abstain_below, top, top_k, domain)
+        asked = Asked(abstain_below=abstain_below, top=top, top_k=top_k, domain=domain, suggest=suggest)
+        return answer_stream(examples, self.encoder, self._ready(), asked)
 
     def outputs(
         self,
@@ -404,43 +420,3 @@ class UncertaintyPipeline(Adjustable):
     def class_names(self) -> tuple[str, ...]:
         """The labels the model knows, in the order of its logits."""
         return self.encoder.class_names
-
-    def _answers(
-        self, examples: Iterator[Example], abstain_below: float | None, top: int, top_k: int | None, domain: str | None
-    ) -> Iterator[AnyAnswer]:
-        fitted = self._ready()
-        check_abstain_below(abstain_below)
-        if top:
-            check_positive(top, "top")
-        if top_k is not None:
-            check_positive(top_k, "top_k")
-        if domain is not None:
-            calibrator_of(fitted, domain)  # one that is unknown is refused before the first row
-        return self._answer_windows(examples, fitted, abstain_below, top, top_k, domain)
-
-    def _answer_windows(
-        self,
-        examples: Iterable[Example],
-        fitted: Fitted,
-        abstain_below: float | None,
-        top: int,
-        top_k: int | None,
-        domain: str | None,
-    ) -> Iterator[AnyAnswer]:
-        for window in windows(examples, batch_size=self.encoder.options.batch_size):
-            outputs = self.encoder.encode(window, with_labels=False)
-            if domain is not None or fitted.domains:
-                yield from answer_in_domains(
-                    window, outputs, fitted, domain=domain, abstain_below=abstain_below, top=top, top_k=top_k
-                )
-                continue
-            yield from answer_examples(
-                window,
-                outputs,
-                fitted.calibrator,
-                decisions=fitted.decisions,
-                abstain_below=abstain_below,
-                top=top,
-                top_k=top_k,
-                familiarity=fitted.familiarity,
-            )
