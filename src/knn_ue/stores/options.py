@@ -211,6 +211,11 @@ class Normalization:
     scale: FloatArray
 
     @classmethod
+    def none(cls) -> "Normalization":
+        """Return the map that leaves features as they are."""
+        return cls("none", np.empty(0), np.empty(0))
+
+    @classmethod
     def learn(cls, features: FloatArray, kind: Normalize) -> "Normalization":
         """Learn from stored `features` (n, d)."""
         check_choice(kind, "normalize", get_args(Normalize))
