@@ -287,8 +287,8 @@ def _head(database: sqlite3.Connection, folder: Path) -> Head:
         raise StorageError(
             f"{folder} has format {row[0]}, this version reads {FORMAT}: refit, or upgrade with pip install -U knn-ue"
         )
-    if not FITTED.fullmatch(row[1]):
-        raise StorageError(f"{folder / DATABASE} names a folder that cannot be ours: do not trust this folder")
+    if not FITTED.fullmatch(row[1]) or not 0 <= row[3] < MAX_ID:
+        raise StorageError(f"{folder / DATABASE} names what cannot be ours: do not trust this folder")
     with storage_errors(f"{folder} cannot be read", "check the path"):
         found = (folder / DATABASE).stat()
     return Head(fitted=row[1], sha256=row[2], change=row[3], mark=row[4], place=(found.st_dev, found.st_ino))
