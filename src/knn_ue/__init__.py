@@ -30,7 +30,6 @@ from knn_ue.calibrators import (
     TemperatureScaling,
     adapt_calibrator,
 )
-from knn_ue.deprecated import register_old_modules
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
 from knn_ue.familiarity import Familiarity
 from knn_ue.folder import library_version
@@ -79,8 +78,6 @@ __all__ = [
     "make_calibrator",
     "metrics",
 ]
-
-register_old_modules()
 
 
 def __getattr__(name: str) -> object:

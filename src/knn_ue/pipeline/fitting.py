@@ -256,6 +256,9 @@ def fit_outputs(
         calibrator = calibrator.plain
     if decisions:
         scored = score_answers(validation.take(held_out), calibrator, found=_part(found, held_out))
+        if validation.groups is not None:
+            others = score_answers(validation.take(~held_out), calibrator, found=_part(found, ~held_out))
+            scored = replace(scored, others=others)
         decisions = [decision.fit(scored) for decision in decisions]
     return Fitted(
         method=method,

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
+from folder.durable import at_risk, trace
 from marks import slow_but
-from storage.durable import at_risk, trace
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
@@ -42,28 +42,26 @@ WRITERS = {
 import sys
 from pathlib import Path
 from knn_ue.encoding.model_files import ModelSource, copy_model
-from knn_ue.storage import write_folder
+from knn_ue.folder import Part, write_folder
 folder = Path(sys.argv[1])
 source = folder.parent / "source"
 source.mkdir()
 (source / "config.json").write_text("{}")
 (source / "model.safetensors").write_bytes(bytes(5 << 20))  # above 4 MiB: linked, not copied
 model = ModelSource.of(source)
-write_folder(folder / "ue", kind="k", options={}, arrays={}, folders={"model": lambda path: copy_model(model, path)})
+write_folder(folder / "ue", Part(kind="k", fill=lambda path: copy_model(model, path)))
 """,
     "memory_model": """
 import sys
 from pathlib import Path
 from knn_ue.encoding.model_files import write_model
-from knn_ue.storage import write_folder
+from knn_ue.folder import Part, write_folder
 folder = Path(sys.argv[1])
 def write(files):
     (files / "config.json").write_text("{}")
     (files / "model.safetensors").write_bytes(bytes(5 << 20))
 for n_times in range(2):
-    write_folder(
-        folder / "ue", kind="k", options={}, arrays={}, folders={"model": lambda path: write_model(write, path)}
-    )
+    write_folder(folder / "ue", Part(kind="k", fill=lambda path: write_model(write, path)))
 """,
     "trained_model": """
 import sys
@@ -88,7 +86,7 @@ with answers.open(resume=False) as file:
     "files": """
 import sys
 from pathlib import Path
-from knn_ue.storage import created_folder, write_files
+from knn_ue.folder import created_folder, write_files
 folder = Path(sys.argv[1]) / "report"
 with created_folder(folder):
     write_files({folder / "index.html": b"page", folder / "report.json": b"numbers"})
