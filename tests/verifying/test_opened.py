@@ -58,7 +58,6 @@ def test_beside_an_embedding_nothing_else_is_read(embedded):
 
 
 def test_no_training_row_is_kept(embedded):
-    vectors, gold = embedded
     found = learned(embedded)
 
     assert sum(array.size for array in found.arrays().values()) < 100
