@@ -144,7 +144,10 @@ def test_labels_that_pandas_made_floats_are_whole_numbers_again():
 
 
 def test_a_column_that_the_task_has_no_use_for_is_refused():
-    with pytest.raises(InvalidInputError, match="the columns of text-classification are text, label, answer, confidence, got premise='a'"):
+    with pytest.raises(
+        InvalidInputError,
+        match="the columns of text-classification are text, label, answer, confidence, got premise='a'",
+    ):
         read_rows(pd.DataFrame(REVIEWS), TEXT, columns=Columns(premise="a"))
 
 

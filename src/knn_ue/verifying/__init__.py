@@ -5,6 +5,7 @@ from knn_ue.verifying.given import OTHER, UNSTATED, answer_numbers, n_answers_of
 from knn_ue.verifying.instant import InstantReader
 from knn_ue.verifying.labels import LabelParams, LabelVerifier, VerdictExplanation, fit_labels
 from knn_ue.verifying.readers import READERS, EmbeddingReader, Reader, choose_reader, open_reader, read_pairs
+from knn_ue.verifying.spans import SpanParams, SpanVerifier, fit_spans
 from knn_ue.verifying.views import FittedView, RawView, RawViews, SparseRows, take_rows
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "RawView",
     "RawViews",
     "Reader",
+    "SpanParams",
+    "SpanVerifier",
     "SparseRows",
     "VerdictExplanation",
     "answer_numbers",
@@ -27,6 +30,7 @@ __all__ = [
     "compare",
     "compare_cross_fitted",
     "fit_labels",
+    "fit_spans",
     "n_answers_of",
     "off_list_names",
     "open_reader",
