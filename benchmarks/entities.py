@@ -37,8 +37,8 @@ from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.training import TrainingOptions
 from knn_ue.training.finetune import finetune
-from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.types import Neighbors, Outputs
+from knn_ue_lab.training.label_smoothing import LabelSmoothing
 
 TASK = "token-classification"
 SETS = {

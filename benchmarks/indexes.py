@@ -183,7 +183,7 @@ def some_texts(outputs: Outputs, n_texts: int) -> Outputs:
 def size_of(store: Datastore) -> int:
     """Return the bytes that a search reads."""
     vectors = store.arrays()[0].nbytes
-    inner = getattr(store._state.base.index, "inner", None)
+    inner = getattr(store._rows.base.index, "inner", None)
     if inner is None:
         return vectors
     return int(faiss.serialize_index(inner).nbytes) + (vectors if store.options.recompute else 0)

@@ -30,8 +30,8 @@ from knn_ue.pipeline.answers import scored_answers
 from knn_ue.training import TrainingOptions
 from knn_ue.training.finetune import finetune
 from knn_ue.training.folder import read_record
-from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.types import Outputs
+from knn_ue_lab.training.label_smoothing import LabelSmoothing
 
 TASKS = {"text": "text-classification", "pair": "text-pair", "ner": "token-classification"}
 OUT_OF_DOMAIN = ["vader:amazon", "vader:nyt", "vader:tweets"]

@@ -72,7 +72,7 @@ def our_indexes(
         began = time.perf_counter()
         store = Datastore.build(vectors, np.zeros(len(vectors), int), index=options)
         seconds = time.perf_counter() - began
-        n_bytes = faiss.serialize_index(store._state.base.index.inner).nbytes + options.recompute * vectors.nbytes
+        n_bytes = faiss.serialize_index(store._rows.base.index.inner).nbytes + options.recompute * vectors.nbytes
         yield f"knn-ue {options}", lambda queries, store=store: store.search(queries, k).ids, seconds, n_bytes / 1e6
 
 

@@ -28,13 +28,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cross_fitting import PLAIN, CrossFitted
 from knn_ue.arrays import softmax
-from knn_ue.calibrators import KnnUE, LogitScaling, SavedState
+from knn_ue.calibrators import KnnUE, LogitScaling
 from knn_ue.data.splits import half_of
 from knn_ue.stores import Datastore, balanced_rows
 from knn_ue.types import Neighbors, Outputs
@@ -53,6 +53,8 @@ Find = Callable[[Outputs], Neighbors]
 class WithNeighbors(LogitScaling):
     """kNN-UE on whatever neighbors it is given; nothing to save."""
 
+    kind: ClassVar[str] = "with-neighbors"
+
     params_: WeightParams
 
     def __init__(self, find: Find) -> None:
@@ -65,13 +67,6 @@ class WithNeighbors(LogitScaling):
 
     def _weight(self, outputs: Outputs, _found: object, /) -> np.ndarray:
         return knn_weight(self.find(outputs), outputs.predicted, self.params_).total
-
-    def _state(self) -> SavedState:
-        raise NotImplementedError
-
-    @classmethod
-    def _from_stored(cls, stored: object, stores: object, /) -> "WithNeighbors":
-        raise NotImplementedError
 
 
 class Remembered:

@@ -47,10 +47,10 @@ import numpy as np
 
 from knn_ue import metrics
 from knn_ue.arrays import BoolArray, FloatArray
-from knn_ue.calibrators import SdmActivation
 from knn_ue.errors import InvalidInputError
 from knn_ue.methods import make_calibrator
 from knn_ue.types import Outputs
+from knn_ue_lab.calibrators import SdmActivation
 from readme_table import with_table
 
 RESULTS = Path(__file__).with_suffix(".json")

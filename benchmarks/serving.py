@@ -64,10 +64,13 @@ def loop_bare(arguments: list[str]) -> None:
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    folder = next(Path(arguments[1]).glob("model.*")) / "files"
+    from knn_ue.folder import open_folder
+
+    encoder = open_folder(arguments[1]).parts["encoder"]
+    folder = encoder.path_of("config.json").parent
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    max_length = json.loads((Path(arguments[1]) / "meta.json").read_text())["options"]["encoder"]["max_length"]
+    max_length = encoder.state["options"]["max_length"]
     texts = json.load(sys.stdin)
     latencies: list[float] = []
     begun = None

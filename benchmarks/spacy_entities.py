@@ -19,15 +19,16 @@ import numpy as np
 
 from knn_ue.data import read_rows
 from knn_ue.entities import find_entities
+from knn_ue.folder import Part, open_folder, write_folder
+from knn_ue.folder.tensors import outputs_from_arrays, outputs_to_arrays
 from knn_ue.metrics import e_aurc, expected_calibration_error
 from knn_ue.spacy.encoder import SpacyEncoder, SpacyOptions
 from knn_ue.spacy.gold import _from_tags, gold_docs, perturbed
 from knn_ue.spacy.learning import learn
 from knn_ue.spacy.tagging import TypeMap
-from knn_ue.folder import Part, open_folder, write_folder
-from knn_ue.folder.tensors import outputs_from_arrays, outputs_to_arrays
 from knn_ue.types import Outputs
 
+KIND = "spacy-benchmark"
 TYPES = TypeMap(
     types=("LOC", "ORG", "PER"), renamed={"PERSON": "PER", "GPE": "LOC", "FAC": "LOC", "LOC": "LOC", "ORG": "ORG"}
 )
@@ -121,7 +122,7 @@ def read_set(name: str, place: str, key: str, path: Path, options: argparse.Name
     folder = options.cache / f"{name}-{key.replace('/', '-')}"
     if not folder.exists():
         save_set(folder, *run_set(place, path, options.limit, copied=key.endswith(COPIES)))
-    stored = read_folder(folder)
+    stored = open_folder(folder, kind=KIND)
     return outputs_from_arrays(stored.arrays, TYPES.class_names), stored.arrays["beam"]
 
 
@@ -160,7 +161,7 @@ def run_set(place: str, path: Path, limit: int, *, copied: bool = False, beamed:
 
 
 def save_set(folder: Path, outputs: Outputs, beam: np.ndarray) -> None:
-    write_folder(folder, kind="spacy-benchmark", options={}, arrays=outputs_to_arrays(outputs) | {"beam": beam})
+    write_folder(folder, Part(kind=KIND, arrays=outputs_to_arrays(outputs) | {"beam": beam}))
 
 
 def sentences(scored: Scored, rng: np.random.Generator, n: int) -> Scored:

@@ -50,7 +50,7 @@ def on_milvus(command, folder):
         [sys.executable, "-c", "from knn_ue.cli import app; app()", *map(str, arguments)],
         capture_output=True,
         text=True,
-        env=os.environ | ENV | {"KNN_UE_STORE_TOKEN": TOKEN},
+        env=os.environ | ENV | {"KNN_UE_STORE_TOKEN": TOKEN, "KNN_UE_STORE_PLAINTEXT": "1"},
         timeout=600,
         check=False,
     )

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from knn_ue.errors import InvalidInputError  # noqa: E402
-from knn_ue.flows import FeatureDensity, RadialFlows, RealNVP, fit_real_nvp  # noqa: E402 (it loads torch)
+from knn_ue_lab.flows import FeatureDensity, RadialFlows, RealNVP, fit_real_nvp  # noqa: E402 (it loads torch)
 
 
 @pytest.fixture

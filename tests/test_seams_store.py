@@ -5,14 +5,15 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from knn_ue.pipeline.editing import add_rows, edit_stores
-from knn_ue.storage import read_folder, write_folder
 
 from cli_files import data_of, read_lines, run, write_rows
 from knn_ue.calibrators import DensityAwareCalibration, KnnUE
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.folder import Part, write_folder
 from knn_ue.methods import make_calibrator
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.fitted import add_rows
+from knn_ue.pipeline.folder import OpenedFolder
 from knn_ue.stores import STORES, Datastore, NeighborStore, StoreKind, TunableStore, WritableStore, open_store
 from knn_ue.types import Neighbors
 from marks import slow_but
@@ -43,10 +44,9 @@ class MemoryStore:
         return cls(address, features, labels, texts)
 
     @classmethod
-    def load(cls, path):
-        stored = read_folder(path, kind="memory")
-        arrays, options = stored.arrays, stored.options
-        return cls(options["where"], arrays["features"], arrays["labels"], options["texts"])
+    def from_part(cls, part):
+        arrays, state = part.arrays, part.state
+        return cls(state["where"], arrays["features"], arrays["labels"], state["texts"])
 
     @property
     def n_columns(self):
@@ -72,11 +72,11 @@ class MemoryStore:
     def normalized(self, features):
         return np.asarray(features, dtype=np.float32)
 
-    def save(self, path):
+    def to_part(self):
         arrays = {"features": self.features, "labels": self.labels}
-        return write_folder(path, kind="memory", options={"where": self.where, "texts": self.texts}, arrays=arrays)
+        return Part(kind="memory", state={"where": self.where, "texts": self.texts}, arrays=arrays)
 
-    def snapshot(self):
+    def detached(self):
         return self
 
 
@@ -93,14 +93,11 @@ class GrowingStore(MemoryStore):
     def remove(self, ids):
         raise NotImplementedError
 
-    def check_unchanged(self):
-        """Nobody else can reach it."""
-
 
 @contextmanager
 def registered(kind=MemoryStore):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(STORES, "memory", StoreKind(load=kind.load, build=kind.build))
+        patch.setitem(STORES, "memory", StoreKind(load=kind.from_part, build=kind.build))
         yield
 
 
@@ -287,9 +284,12 @@ def test_stores_that_cannot_be_copied_do_not_change_together(model, tmp_path):
     with registered(GrowingStore):
         pipe = fit(model, TEXT, store=ADDRESS, method="dac")
         pipe.save(tmp_path / "ue")
+        opened = OpenedFolder.open(tmp_path / "ue")
 
-        with pytest.raises(InvalidInputError, match="must change together, which 'memory://films_layer0' cannot"):
-            edit_stores(tmp_path / "ue", lambda calibrator: add_rows(calibrator, pipe.outputs(ROWS[TEXT](1))))
+        with pytest.raises(InvalidInputError, match="stores in different places cannot change together: refit"):
+            opened.edit(lambda now: (now, add_rows(now.calibrator, pipe.outputs(ROWS[TEXT](1)))))
+
+        assert {len(store) for store in opened.fitted.calibrator.stores.values()} == {60}
 
 
 def test_a_single_store_that_can_be_written_is_written(model):
@@ -303,7 +303,7 @@ def test_a_single_store_that_can_be_written_is_written(model):
 
 
 def test_a_store_is_opened_by_its_kind(tmp_path):
-    MemoryStore(ADDRESS, [[0.0]], [0], ["zero"]).save(tmp_path / "memory")
+    write_folder(tmp_path / "memory", MemoryStore(ADDRESS, [[0.0]], [0], ["zero"]).to_part())
     Datastore.build([[0.0]], [0]).save(tmp_path / "datastore")
 
     assert type(open_store(tmp_path / "memory")) is MemoryStore
@@ -311,7 +311,7 @@ def test_a_store_is_opened_by_its_kind(tmp_path):
 
 
 def test_a_folder_of_an_unknown_kind_is_refused(tmp_path):
-    write_folder(tmp_path / "store", kind="strange", options={}, arrays={"a": np.zeros(1)})
+    write_folder(tmp_path / "store", Part(kind="strange", arrays={"a": np.zeros(1)}))
 
     with pytest.raises(StorageError, match="holds a 'strange', which is not a known store"):
         open_store(tmp_path / "store")
@@ -319,7 +319,7 @@ def test_a_folder_of_an_unknown_kind_is_refused(tmp_path):
 
 def test_an_address_is_opened_by_its_scheme(monkeypatch):
     opened = MemoryStore(ADDRESS, [[0.0]], [0], None)
-    monkeypatch.setitem(STORES, "memory", StoreKind(load=MemoryStore.load, open=lambda _: opened))
+    monkeypatch.setitem(STORES, "memory", StoreKind(load=MemoryStore.from_part, open=lambda _: opened))
 
     assert open_store(ADDRESS) is opened
 

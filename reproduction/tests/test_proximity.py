@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from knn_ue.calibrators import ProximityCalibration, SoftmaxResponse
+from knn_ue.calibrators import SoftmaxResponse
 from knn_ue.data import TaggedRow
 from knn_ue.types import Outputs
+from knn_ue_lab.calibrators import ProximityCalibration
 from knn_ue_reproduce.answers import Answers, answers_of
 from knn_ue_reproduce.measures import MEASURES, scores_of
 from knn_ue_reproduce.proximity import with_proximity

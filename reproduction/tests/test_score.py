@@ -7,9 +7,9 @@ import pytest
 
 from knn_ue.calibrators import DensityAwareCalibration, SoftmaxResponse
 from knn_ue.data import TaggedRow
-from knn_ue.detection import DETECTORS
 from knn_ue.methods import METHODS, Search
 from knn_ue.toy import tagged_sentences, two_blobs
+from knn_ue_lab.detection import DETECTORS
 from knn_ue_reproduce.answers import answers_of
 from knn_ue_reproduce.detect import detection_answers, word_scores
 from knn_ue_reproduce.scales import SCALES

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from knn_ue import metrics
 from knn_ue.calibrators import (
     DensityAwareCalibration,
-    DensitySoftmax,
     KnnUE,
     KnnUEEntity,
     MahalanobisScaling,
@@ -31,7 +30,6 @@ from knn_ue.calibrators import (
     TemperatureScaling,
     adapt_calibrator,
 )
-from knn_ue.deprecated import register_old_modules
 from knn_ue.errors import InvalidInputError, KnnUeError, MissingExtraError, NotFittedError, StorageError
 from knn_ue.familiarity import Familiarity
 from knn_ue.folder import library_version
@@ -56,7 +54,6 @@ _LATER = {
 __all__ = [
     "Datastore",
     "DensityAwareCalibration",
-    "DensitySoftmax",
     "Evaluation",
     "Familiarity",
     "IndexOptions",
@@ -81,8 +78,6 @@ __all__ = [
     "make_calibrator",
     "metrics",
 ]
-
-register_old_modules()
 
 
 def __getattr__(name: str) -> object:

@@ -61,8 +61,9 @@ class Answer(Plain):
     Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
     that other decisions add (see `knn_ue.decisions`). `domain` is the domain whose scale the score has; None where
     there is none. `probabilities` are those of the `top_k` most likely labels, where they were asked for.
-    `alternatives` are those of the likeliest labels beside a given answer, by the verifier; `raw_score` is None where
-    the model that gave it did not say how sure it was.
+    `alternatives` are those of the likeliest labels beside a given answer, by the verifier; `suggested` is the first of
+    them where it is likelier than the answer, if suggestions were asked for; `raw_score` is None where the model that
+    gave the answer did not say how sure it was.
     """
 
     label: str | None
@@ -72,6 +73,7 @@ class Answer(Plain):
     would_be: str | None = None
     probabilities: Mapping[str, float] | None = None
     alternatives: Mapping[str, float] | None = None
+    suggested: str | None = None
     decisions: Mapping[str, Any] | None = None
     domain: str | None = None
     familiarity: float | None = None
@@ -212,13 +214,16 @@ class Explanation(Plain):
     `score`, this neighborhood decides. `n_agreeing` of the `n_neighbors` nearest examples have the predicted label;
     where another label is more common among them, it is `majority_label`, of `n_majority` examples. `familiarity` and
     `unfamiliar` are as in `Answer`; words have none. `adapted_to` is the domain whose scale the score has, if any.
-    `base_score` is the share of right answers among the labeled ones, where the answer was given with the row.
+    `base_score` is the share of right answers among the labeled ones, where the answer was given with the row; then
+    `raw_score` is None where the model that gave it did not say how sure it was.
+    Where a verifier stands beside the model, `unverified_score` is the score without it, and `verifier` what it would
+    answer itself: the probabilities of its likeliest label and of the model's.
     """
 
     text: str | None
     label: str
     score: float
-    raw_score: float
+    raw_score: float | None
     weight: float | None
     distance_term: float | None
     label_term: float | None
@@ -237,6 +242,8 @@ class Explanation(Plain):
     unfamiliar: bool | None = None
     adapted_to: str | None = None
     base_score: float | None = None
+    unverified_score: float | None = None
+    verifier: dict[str, float] | None = None
     neighbors: tuple[NeighborExample, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -255,7 +262,7 @@ class Explanation(Plain):
         lines = [] if self.text is None else [self.text]
         lines += [known] if known else []
         before = self.raw_score if self.base_score is None else self.base_score
-        lines.append(f"{self.label}: {percent(before)} -> {percent(self.score)}")
+        lines.append(f"{self.label}: {percent(before or 0.0)} -> {percent(self.score)}")
         return lines + [f"  {sentence}" for sentence in said.values()]
 
 

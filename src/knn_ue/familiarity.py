@@ -8,7 +8,7 @@ this one, a conformal p-value.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +78,10 @@ class TrainingSpace:
             total += (distances - self.center[number]) / self.scale[number]
         return total / len(views)
 
+    def measures(self, outputs: Outputs) -> bool:
+        """Say whether rows like these have what it looks at; features of an encoder without views do not count."""
+        return outputs.views is not None
+
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the arrays to store; whitenings in float32, which is small beside what they are made of."""
         arrays = {f"{_PREFIX}center": self.center, f"{_PREFIX}scale": self.scale}
@@ -106,6 +110,23 @@ class TrainingSpace:
         return cls(means=means, whitenings=whitenings, center=center, scale=scale)
 
 
+@runtime_checkable
+class Space(Protocol):
+    """What says how unusual a row is among the training inputs."""
+
+    def score(self, outputs: Outputs) -> FloatArray:
+        """Return how unusual each row (n,) is."""
+        ...
+
+    def measures(self, outputs: Outputs) -> bool:
+        """Say whether rows like these have what it looks at."""
+        ...
+
+    def to_arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return the arrays to store."""
+        ...
+
+
 class Familiarity(Shown):
     """How much inputs are like the training data.
 
@@ -127,10 +148,10 @@ class Familiarity(Shown):
     True
     """
 
-    space_: TrainingSpace
+    space_: Space
     reference_: Mapping[str, FloatArray]
 
-    def __init__(self, train: Outputs | TrainingSpace, *, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
+    def __init__(self, train: Outputs | Space, *, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
         self.train = train
         self.false_alarm_rate = false_alarm_rate
 
@@ -143,14 +164,14 @@ class Familiarity(Shown):
 
     def fit(self, validation: Outputs) -> Self:
         """Measure the training inputs, then score the validation inputs, which must not be among them."""
-        self.space_ = self.train if isinstance(self.train, TrainingSpace) else TrainingSpace.measure(self.train)
+        self.space_ = self.train if isinstance(self.train, Space) else TrainingSpace.measure(self.train)
         return self.fit_scores(self.space_.score(validation), validation)
 
     def fit_scores(self, scores: FloatArray, validation: Outputs) -> Self:
         """Fit with the `scores` (n,) of the validation inputs in the training space; their views are not needed."""
         check_rate(self.false_alarm_rate)
         check_not_empty(len(validation), "the validation Outputs given to Familiarity")
-        if isinstance(self.train, TrainingSpace):
+        if isinstance(self.train, Space):
             self.space_ = self.train
         reference = {ROWS: scores}
         if validation.groups is not None:
@@ -187,6 +208,11 @@ class Familiarity(Shown):
             return float(self.p_value_of(scores).mean())
         return float(self.p_value_of(_sentence_means(scores, outputs.groups), SENTENCES).mean())
 
+    def n_reference(self, outputs: Outputs) -> int:
+        """Return the number of validation rows, or sentences in tagging, that `mean_p_value` compares with."""
+        self._check_fitted()
+        return len(self.reference_[ROWS if outputs.groups is None else SENTENCES])
+
     def is_unfamiliar(self, p_value: FloatArray) -> BoolArray:
         """Return whether each p-value (n,) is at or below the false-alarm rate."""
         unfamiliar: BoolArray = np.asarray(p_value) <= self.false_alarm_rate
@@ -195,13 +221,18 @@ class Familiarity(Shown):
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays to store: those of the training space, and the scores of the validation inputs."""
         self._check_fitted()
-        return self.space_.to_arrays() | {f"{_REFERENCE}{name}": x for name, x in self.reference_.items()}
+        return dict(self.space_.to_arrays()) | {f"{_REFERENCE}{name}": x for name, x in self.reference_.items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], *, false_alarm_rate: float) -> Self:
-        """Return what `to_arrays` gave; KeyError or ValueError where it is not that. Other arrays are ignored."""
+    def from_arrays(
+        cls, arrays: Mapping[str, npt.NDArray[Any]], *, false_alarm_rate: float, space: Space | None = None
+    ) -> Self:
+        """Return what `to_arrays` gave; KeyError or ValueError where it is not that. Other arrays are ignored.
+
+        Without a `space` it is a `TrainingSpace`.
+        """
         check_rate(false_alarm_rate)
-        space = TrainingSpace.from_arrays(arrays)
+        space = space or TrainingSpace.from_arrays(arrays)
         familiarity = cls(space, false_alarm_rate=false_alarm_rate)
         familiarity.space_ = space
         reference = {

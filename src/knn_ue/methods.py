@@ -1,7 +1,12 @@
-"""The registry: a method's name -> how the model is trained and encoded, and how its calibrator is made."""
+"""The registry: a method's name -> how the model is trained and encoded, and how its calibrator is made.
 
-from collections.abc import Callable, Mapping
+A package that brings methods names a mapping of them as an entry point of the group `knn_ue.methods`; it is loaded when
+the registry is first read. The lab brings those that only comparisons need.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, fields, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -9,33 +14,29 @@ from knn_ue.arrays import check_choice
 from knn_ue.calibrators import (
     Calibrator,
     DensityAwareCalibration,
-    DensitySoftmax,
-    IsotonicCalibration,
     KnnUE,
     KnnUEEntity,
     MahalanobisScaling,
-    MatrixScaling,
-    NonparametricUncertainty,
-    ProximityCalibration,
-    SdmActivation,
     SoftmaxResponse,
     Stores,
     TemperatureScaling,
-    VectorScaling,
     Verdict,
 )
+from knn_ue.calibrators.contract import calibrator_kind
 from knn_ue.encoding.contract import Encoder, EncoderOptions
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
 from knn_ue.folder import Part, open_folder
 from knn_ue.stores import IndexOptions, NeighborStore, build_store
 from knn_ue.tasks import Task
-from knn_ue.training.evidential import Evidential
-from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.training.method import TrainingMethod
-from knn_ue.training.posterior import Posterior
-from knn_ue.training.sngp import Sngp
-from knn_ue.training.spectral import SpectralTraining
 from knn_ue.types import Outputs
+
+GROUP = "knn_ue.methods"
+# Methods that people know from the paper and that are not part of the library.
+IN_THE_LAB = (
+    "vector-scaling", "matrix-scaling", "isotonic", "procal", "label-smoothing", "sngp", "posterior", "e-ner", "mdsn",
+    "density-softmax", "nuq", "sdm",
+)  # fmt: skip
 
 _ABSENT = object()
 
@@ -73,7 +74,8 @@ class Method:
         return self.training.tasks if self.only_tasks is None else self.only_tasks
 
 
-def _softmax_of(training: type[TrainingMethod], summary: str, **encoding: Any) -> Method:
+def softmax_of(training: type[TrainingMethod], summary: str, **encoding: Any) -> Method:
+    """Return the method whose answer is the softmax of a model so trained and encoded."""
     return Method(
         calibrator=SoftmaxResponse,
         make=lambda _train, _search: SoftmaxResponse(),
@@ -84,92 +86,103 @@ def _softmax_of(training: type[TrainingMethod], summary: str, **encoding: Any) -
     )
 
 
-def _mahalanobis_of(training: type[TrainingMethod], summary: str, **encoding: Any) -> Method:
-    return Method(
-        calibrator=MahalanobisScaling,
-        make=lambda train, _search: MahalanobisScaling.from_training(train),
-        summary=summary,
-        training=training,
-        encoding=encoding,
-    )
-
-
-def _validation_only(calibrator: type[Calibrator], summary: str) -> Method:
+def validation_only(calibrator: type[Calibrator], summary: str) -> Method:
+    """Return the method of a calibrator that needs nothing but validation outputs."""
     return Method(
         calibrator=calibrator, make=lambda _train, _search: calibrator(), summary=summary, reads_training=False
     )
 
 
-METHODS: dict[str, Method] = {
-    "softmax": _softmax_of(TrainingMethod, "the model's own softmax"),
-    "temperature": _validation_only(TemperatureScaling, "one temperature for all"),
-    "verdict": Method(
-        calibrator=Verdict,
-        make=lambda _train, _search: Verdict(),
-        summary="a small independent reader that judges the answer",
-        reads_training=False,
-        only_tasks=("text-classification", "text-pair"),
-    ),
-    "vector-scaling": _validation_only(VectorScaling, "a scale and a bias for each class, shrunk towards temperature"),
-    "matrix-scaling": _validation_only(MatrixScaling, "an affine map of the logits, shrunk towards temperature"),
-    "isotonic": _validation_only(IsotonicCalibration, "a rising step function of the confidence"),
-    "procal": _validation_only(ProximityCalibration, "confidence and nearness to validation rows, by Bayes' rule"),
-    "label-smoothing": _softmax_of(LabelSmoothing, "the softmax of a model trained on softened labels"),
-    "mc-dropout": _softmax_of(TrainingMethod, "the mean over 20 passes with dropout", passes=20),
-    "sngp": _softmax_of(Sngp, "a Gaussian process as the last layer"),
-    "posterior": _softmax_of(Posterior, "a Dirichlet from the density of each class"),
-    "e-ner": _softmax_of(Evidential, "a Dirichlet from evidence, for tagging"),
-    "mdsn": _mahalanobis_of(
-        SpectralTraining,
-        "a temperature from the distance to the nearest class mean, in a network that keeps distances",
-        pooling="pooled",
-    ),
-    "mahalanobis": _mahalanobis_of(
-        TrainingMethod, "a temperature that grows with the distance to the nearest class mean"
-    ),
-    "density-softmax": Method(
-        calibrator=DensitySoftmax,
-        make=lambda train, _search: DensitySoftmax.from_training(train),
-        summary="a weight from the likelihood of the features under a flow",
-    ),
-    "dac": Method(
-        calibrator=DensityAwareCalibration,
-        make=lambda train, search: DensityAwareCalibration.from_layers(
-            train, n_neighbors=search.n_neighbors, index=search.index, address=search.store
+class Methods(MutableMapping[str, Method]):
+    """Methods by name: ours, and what installed packages add when one is first asked for."""
+
+    def __init__(self, ours: Mapping[str, Method]) -> None:
+        self._ours = dict(ours)
+        self._waiting = True
+
+    @property
+    def _rows(self) -> dict[str, Method]:
+        if self._waiting:
+            self._waiting = False
+            for entry in entry_points(group=GROUP):
+                self._ours |= entry.load()
+        return self._ours
+
+    def __getitem__(self, name: str) -> Method:
+        return self._rows[name]
+
+    def __setitem__(self, name: str, method: Method) -> None:
+        self._rows[name] = method
+
+    def __delitem__(self, name: str) -> None:
+        del self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+METHODS = Methods(
+    {
+        "softmax": softmax_of(TrainingMethod, "the model's own softmax"),
+        "temperature": validation_only(TemperatureScaling, "one temperature for all"),
+        "verdict": Method(
+            calibrator=Verdict,
+            make=lambda _train, _search: Verdict(),
+            summary="a small independent reader that judges the answer",
+            reads_training=False,
+            only_tasks=("text-classification", "text-pair"),
         ),
-        summary="a temperature that grows with the distance to the neighbors in every layer",
-        encoding={"all_layers": True},
-    ),
-    "nuq": Method(
-        calibrator=NonparametricUncertainty,
-        make=lambda train, search: NonparametricUncertainty(_store(train, search), n_neighbors=search.n_neighbors),
-        summary="a temperature that grows with the uncertainty of a kernel estimate of the labels",
-    ),
-    "sdm": Method(
-        calibrator=SdmActivation,
-        make=lambda train, search: SdmActivation(
-            _store(train, search), train.predicted == train.require_labels("SDM"), n_neighbors=search.n_neighbors
+        "mc-dropout": softmax_of(TrainingMethod, "the mean over 20 passes with dropout", passes=20),
+        "mahalanobis": Method(
+            calibrator=MahalanobisScaling,
+            make=lambda train, _search: MahalanobisScaling.from_training(train),
+            summary="a temperature that grows with the distance to the nearest class mean",
         ),
-        summary="a weight from the distance to the nearest example and how many neighbors in a row agree",
-    ),
-    "knn-ue-no-label": Method(
-        calibrator=KnnUE,
-        make=lambda train, search: KnnUE(_store(train, search), n_neighbors=search.n_neighbors, use_labels=False),
-        summary="a weight from the neighbors' distances",
-    ),
-    "knn-ue": Method(
-        calibrator=KnnUE,
-        make=lambda train, search: KnnUE(_store(train, search), n_neighbors=search.n_neighbors),
-        summary="a weight from distances and labels",
-        better_for={"token-classification": "knn-ue-entity"},
-    ),
-    "knn-ue-entity": Method(
-        calibrator=KnnUEEntity,
-        make=lambda train, search: KnnUEEntity(_store(train, search), n_neighbors=search.n_neighbors),
-        summary="a probability for each entity and sentence, from words, ends and neighbors",
-        only_tasks=("token-classification",),
-    ),
-}
+        "dac": Method(
+            calibrator=DensityAwareCalibration,
+            make=lambda train, search: DensityAwareCalibration.from_layers(
+                train, n_neighbors=search.n_neighbors, index=search.index, address=search.store
+            ),
+            summary="a temperature that grows with the distance to the neighbors in every layer",
+            encoding={"all_layers": True},
+        ),
+        "knn-ue-no-label": Method(
+            calibrator=KnnUE,
+            make=lambda train, search: KnnUE(stored(train, search), n_neighbors=search.n_neighbors, use_labels=False),
+            summary="a weight from the neighbors' distances",
+        ),
+        "knn-ue": Method(
+            calibrator=KnnUE,
+            make=lambda train, search: KnnUE(stored(train, search), n_neighbors=search.n_neighbors),
+            summary="a weight from distances and labels",
+            better_for={"token-classification": "knn-ue-entity"},
+        ),
+        "knn-ue-entity": Method(
+            calibrator=KnnUEEntity,
+            make=lambda train, search: KnnUEEntity(stored(train, search), n_neighbors=search.n_neighbors),
+            summary="a probability for each entity and sentence, from words, ends and neighbors",
+            only_tasks=("token-classification",),
+        ),
+    }
+)
+
+
+def check_method(name: str) -> None:
+    """Raise unless `name` is a method; one of the lab that is not installed says how to install it.
+
+    >>> check_method("knn")
+    Traceback (most recent call last):
+    knn_ue.errors.InvalidInputError: method must be one of 'softmax', ..., got 'knn'
+    """
+    if name in IN_THE_LAB and name not in METHODS:
+        raise MissingExtraError(
+            f"the method {name} is part of the package knn-ue-lab. Install it from a clone of the repository with: "
+            "pip install ./lab"
+        )
+    check_choice(name, "method", tuple(METHODS))
 
 
 def make_calibrator(
@@ -189,7 +202,7 @@ def make_calibrator(
     >>> make_calibrator("knn-ue", train).fit(validation).predict_proba(test).shape == test.logits.shape
     True
     """
-    check_choice(name, "method", tuple(METHODS))
+    check_method(name)
     return METHODS[name].make(train, Search(n_neighbors=n_neighbors, index=index, store=store))
 
 
@@ -209,12 +222,12 @@ def load_calibrator(path: str | Path) -> Calibrator:
 
 def calibrator_from_part(part: Part, *, stores: Stores | None = None) -> Calibrator:
     """Open the part of a folder that any calibrator wrote, over `stores` that are open already, if they are given."""
-    for method in METHODS.values():
-        if method.calibrator.kind == part.kind:
-            return method.calibrator.from_part(part, stores=stores)
-    raise StorageError(
-        f"{part.where} holds a {part.kind[:40]!r}, a calibrator that this version does not know: upgrade knn-ue"
-    )
+    tuple(METHODS.values())  # packages bring theirs when they are first asked for
+    try:
+        kind = calibrator_kind(part.kind)
+    except ValueError as error:
+        raise StorageError(f"{part.where} holds {error}") from None
+    return kind.from_part(part, stores=stores)
 
 
 def encoder_for(encoder: Encoder, chosen: EncoderOptions, method: str) -> Encoder:
@@ -257,7 +270,8 @@ def chosen_options(options: EncoderOptions, method: str) -> EncoderOptions:
     return replace(options, **defaults)
 
 
-def _store(train: Outputs, search: Search) -> NeighborStore:
+def stored(train: Outputs, search: Search) -> NeighborStore:
+    """Return the training rows in a store, as `search` says."""
     features, labels = train.require_features("kNN-UE"), train.require_labels("kNN-UE")
     texts = None if train.texts is None else list(train.texts)
     return build_store(features, labels, texts=texts, index=search.index, address=search.store)

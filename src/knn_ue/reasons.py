@@ -5,7 +5,7 @@ calibration does to every input of the model (in a typical neighborhood) from wh
 and never claim that a score is right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 _TYPICAL_SHARE = 0.1  # agreement that differs from the usual by less than this share of the neighbors is not remarked
@@ -20,7 +20,7 @@ class Explained(Protocol):
     @property
     def score(self) -> float: ...
     @property
-    def raw_score(self) -> float: ...
+    def raw_score(self) -> float | None: ...
     @property
     def usual_score(self) -> float | None: ...
     @property
@@ -45,6 +45,10 @@ class Explained(Protocol):
     def adapted_to(self) -> str | None: ...
     @property
     def base_score(self) -> float | None: ...
+    @property
+    def unverified_score(self) -> float | None: ...
+    @property
+    def verifier(self) -> Mapping[str, float] | None: ...
 
 
 def percent(fraction: float) -> str:
@@ -64,30 +68,39 @@ def sentences(explained: Explained) -> dict[str, str]:
     """Return the sentences of an explanation by what they are about; a part without anything to say is left out.
 
     `familiarity` (whether the input is like the training data), `calibration` (what happens to every input),
-    `neighborhood` (what this input's neighborhood adds), `neighbors` (which labels they have). Of an answer that was
-    given with the row, `verdict` alone.
+    `neighborhood` (what this input's neighborhood adds), `neighbors` (which labels they have), `verifier` (what the
+    verifier would answer). Of an answer that was given with the row: `verdict`, what is `for` it and `against` it, and
+    `own`, how sure its model said it was.
     """
     if explained.base_score is not None:
-        return {"verdict": _verdict(explained, explained.base_score)}
+        return _verdict(explained, explained.base_score)
     found = {
         "familiarity": familiarity_sentence(explained.familiarity, explained.unfamiliar, explained.adapted_to),
         "calibration": _calibration(explained),
         "neighborhood": _neighborhood(explained),
         "neighbors": _neighbors(explained),
+        "verifier": _verifier(explained),
     }
     return {part: sentence for part, sentence in found.items() if sentence}
 
 
-def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None, adapted_to: str | None = None) -> str:
+def familiarity_sentence(
+    familiarity: float | None, unfamiliar: bool | None, adapted_to: str | None = None, *, given: bool = False
+) -> str:
     """Return what is known of an input, or "" where nothing is; `adapted_to` is the domain whose scale the score has.
+
+    `given`: the answer was given with the input, so that nothing was trained, and inputs are like labeled rows or not.
 
     >>> familiarity_sentence(0.001, True).split(". ")[0]
     'Unlike the inputs it was trained on (p = 0.001)'
     """
     if familiarity is None:
         return ""
+    trained, validation = (
+        ("labeled inputs", "labeled inputs") if given else ("inputs it was trained on", "validation inputs")
+    )
     if unfamiliar:
-        strange = f"Unlike the inputs it was trained on (p = {familiarity:.2g})."
+        strange = f"Unlike the {trained} (p = {familiarity:.2g})."
         if adapted_to is None:
             return f"{strange} The score was calibrated on other inputs and may be far off for this one."
         return (
@@ -95,30 +108,56 @@ def familiarity_sentence(familiarity: float | None, unfamiliar: bool | None, ada
             "that is unlike those."
         )
     if familiarity < _RARE:
-        return f"Rare among the validation inputs, but not flagged: {percent(familiarity)} are at least as unusual."
+        return f"Rare among the {validation}, but not flagged: {percent(familiarity)} are at least as unusual."
     share = f"{100 * familiarity:.0f} %" if familiarity >= 0.1 else percent(familiarity)
-    return f"Like the validation inputs: {share} of them are at least as unusual."
+    return f"Like the {validation}: {share} of them are at least as unusual."
 
 
-def _verdict(explained: Explained, base: float) -> str:
+def _verdict(explained: Explained, base: float) -> dict[str, str]:
     """Return why a given answer is likelier or less likely to be right than the model's answers usually are."""
-    usual = f"Of the labeled answers {percent(base)} are right"
-    raises = explained.score > base
-    because, despite = explained.raised_by, explained.lowered_by
-    if not raises:
-        because, despite = despite, because
-    reasons = f", because {_listed(because)}" if because else ""
-    reasons += f", although {_listed(despite)}" if despite else ""
-    return f"{usual}; this one is {'more' if raises else 'less'} likely to be: {percent(explained.score)}{reasons}."
+    than_usual = "more" if explained.score > base else "less"
+    known = familiarity_sentence(explained.familiarity, explained.unfamiliar, explained.adapted_to, given=True)
+    found = {"familiarity": known} if known else {}
+    found |= {
+        "verdict": f"Of the labeled answers {percent(base)} are right; this one is {than_usual} likely to be: "
+        f"{percent(explained.score)}."
+    }
+    said = {"for": ("For it", explained.raised_by), "against": ("Against it", explained.lowered_by)}
+    found |= {part: f"{begin}: {_listed(reasons)}." for part, (begin, reasons) in said.items() if reasons}
+    stated = explained.raw_score
+    own = "did not say how sure it is" if stated is None else f"says {percent(stated)}"
+    return found | {"own": f"The model that gave the answer {own}."}
+
+
+def _verifier(explained: Explained) -> str:
+    """Return what the verifier would answer, and the score with it."""
+    if explained.verifier is None or explained.unverified_score is None:
+        return ""
+    shares = dict(explained.verifier)
+    best = max(shares, key=shares.__getitem__)
+    same = best == explained.label
+    beside = "" if same else f", {explained.label} {percent(shares[explained.label])}"
+    before, after = percent(explained.unverified_score), percent(explained.score)
+    moved = f"leaves the score at {after}" if before == after else f"moves the score from {before} to {after}"
+    return (
+        f"The verifier, a small reader of the input alone, {'also answers' if same else 'would answer'} {best} "
+        f"({percent(shares[best])}{beside}), which {moved}."
+    )
+
+
+def _own_score(explained: Explained) -> float:
+    """Return the score before the verifier."""
+    return explained.score if explained.unverified_score is None else explained.unverified_score
 
 
 def _calibration(explained: Explained) -> str:
-    raw = percent(explained.raw_score)
+    assert explained.raw_score is not None  # only answers given with the row may have none
+    raw, own = percent(explained.raw_score), _own_score(explained)
     if explained.usual_score is None:
-        if raw == percent(explained.score):
+        if raw == percent(own):
             return f"Calibration leaves the model's {raw} unchanged."
-        verb = _verb(explained.score > explained.raw_score)
-        return f"Calibration {verb} the model's {raw} to {percent(explained.score)}{_own_reasons(explained)}."
+        verb = _verb(own > explained.raw_score)
+        return f"Calibration {verb} the model's {raw} to {percent(own)}{_own_reasons(explained)}."
     usual = percent(explained.usual_score)
     if usual == raw:
         return f"Model-wide: in a typical neighborhood, calibration leaves the model's {raw} unchanged."
@@ -136,10 +175,11 @@ def _own_reasons(explained: Explained) -> str:
 def _neighborhood(explained: Explained) -> str:
     if explained.usual_score is None:
         return ""
-    score = percent(explained.score)
+    own = _own_score(explained)
+    score = percent(own)
     if score == percent(explained.usual_score):
         return f"This input: its neighborhood hardly changes that ({score})."
-    raises = explained.score > explained.usual_score
+    raises = own > explained.usual_score
     because, despite = explained.raised_by, explained.lowered_by
     if not raises:
         because, despite = despite, because

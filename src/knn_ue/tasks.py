@@ -9,7 +9,7 @@ from knn_ue.errors import InvalidInputError
 
 Task = Literal["text-classification", "text-pair", "token-classification"]
 # What a row may say of an answer that some other model gave: see `knn_ue.encoding.given`.
-GIVEN_KEYS = ("answer", "confidence", "logprob", "probabilities")
+GIVEN_KEYS = ("answer", "confidence", "logprob", "probabilities", "samples")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,9 +5,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from knn_ue.calibrators import DensitySoftmax
 from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
 from knn_ue.types import Outputs
+from knn_ue_lab.calibrators import DensitySoftmax
 
 pytestmark = pytest.mark.slow
 

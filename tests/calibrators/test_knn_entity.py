@@ -1,13 +1,14 @@
 """knn-ue-entity: honest entities and sentences on a problem where products of words are not."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
+from held import forge_state
 from knn_ue import metrics
 from knn_ue.calibrators import KnnUE, KnnUEEntity, TemperatureScaling
-from knn_ue.entities import INGREDIENTS, EntityModel, all_right, find_entities
+from knn_ue.entities import INGREDIENTS, all_right, find_entities
 from knn_ue.entities.missed import hidden_words
 from knn_ue.errors import InvalidInputError, NotFittedError, StorageError
 from knn_ue.methods import load_calibrator
@@ -222,33 +223,19 @@ def test_save_then_load_reads_the_same(fitted, few, tmp_path):
         (("exponents",), [1.0, -1.0]),
         (("clear_exponent",), None),
         (("missed",), {}),
+        (("ingredients",), ["type"] * 7),
     ],
 )
-def test_numbers_nobody_fitted_are_refused_when_loaded(fitted, tmp_path, monkeypatch, path, value):
-    plain = fitted.entities_.to_plain()
-    place = plain
+def test_numbers_nobody_fitted_are_refused_when_loaded(fitted, tmp_path, path, value):
+    fitted.save(tmp_path / "ue")
+    model = asdict(fitted.entities_)
+    place = model
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    save_with(plain, fitted, tmp_path / "ue", monkeypatch)
+    forge_state(tmp_path / "ue", entities_=model)
 
-    with pytest.raises(StorageError, match=r"does not hold a valid|refit it"):
-        load_calibrator(tmp_path / "ue")
-
-
-def save_with(plain, ue, path, monkeypatch):
-    """Save `ue` with another entity model: meta.json has a checksum, so that it cannot be edited afterwards."""
-    with monkeypatch.context() as patch:
-        patch.setattr(EntityModel, "to_plain", lambda _model: plain)
-        ue.save(path)
-
-
-def test_a_folder_of_a_version_with_other_ingredients_says_to_fit_again(fitted, tmp_path, monkeypatch):
-    plain = fitted.entities_.to_plain()
-    del plain["ingredients"]
-    save_with(plain, fitted, tmp_path / "ue", monkeypatch)
-
-    with pytest.raises(StorageError, match=r"with other entity scores: refit it"):
+    with pytest.raises(StorageError, match=r"does not hold a valid knn-ue-entity .*: restore it"):
         load_calibrator(tmp_path / "ue")
 
 

@@ -8,24 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knn_ue.arrays import softmax
-from knn_ue.calibrators import (
-    IsotonicCalibration,
-    MatrixScaling,
-    NonparametricUncertainty,
-    ProximityCalibration,
-    SdmActivation,
-    TemperatureScaling,
-    VectorScaling,
-)
-from knn_ue.calibrators.nuq import label_shares, log_uncertainty
-from knn_ue.calibrators.procal import kernel_density
-from knn_ue.calibrators.sdm import distance_quantile, similarity_count
-from knn_ue.calibrators.structured_scaling import fit_affine
+from knn_ue.calibrators import TemperatureScaling
 from knn_ue.calibrators.top_label import with_top
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores import Datastore
 from knn_ue.toy import two_blobs
 from knn_ue.types import Neighbors, Outputs
+from knn_ue_lab.calibrators import (
+    IsotonicCalibration,
+    MatrixScaling,
+    NonparametricUncertainty,
+    ProximityCalibration,
+    SdmActivation,
+    VectorScaling,
+)
+from knn_ue_lab.calibrators.nuq import label_shares, log_uncertainty
+from knn_ue_lab.calibrators.procal import kernel_density
+from knn_ue_lab.calibrators.sdm import distance_quantile, similarity_count
+from knn_ue_lab.calibrators.structured_scaling import fit_affine
 
 
 def outputs_of(logits, labels, features=None):

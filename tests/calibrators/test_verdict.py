@@ -48,7 +48,48 @@ def test_the_reasons_speak_in_the_direction_of_the_score(answered):
     for why in verdict.explain(test.take(np.arange(60))):
         because = why.raised_by if why.score > why.base_score else why.lowered_by
         assert because
-        assert "because" in why.to_dict()["in_words"]["verdict"]
+        assert because[0] in why.to_dict()["in_words"]["for" if why.score > why.base_score else "against"]
+
+
+def test_the_reasons_name_what_the_verifier_would_say_the_record_and_the_own_score():
+    labeled, _ = given_answers(seed=1)
+    text = "a new match by goal"
+    asked = Outputs(logits=np.log([[0.7, 0.1, 0.1, 0.1]]), class_names=labeled.class_names, texts=[text])
+    said = labeled.predicted == 0
+    right = int((said & (labeled.labels == 0)).sum())
+
+    (why,) = Verdict().fit(labeled).explain(asked, top=3)
+
+    words = why.to_dict()["in_words"]
+    assert 'the verifier by itself would answer "sport"' in words["against"]
+    assert f'of {said.sum()} times it said "food", {right} were right' in " ".join(words.values())
+    assert words["own"] == "The model that gave the answer says 70.0 %."
+    assert [near.text in labeled.texts for near in why.neighbors] == [True] * 3
+
+
+def test_an_answer_that_is_no_label_is_explained_as_such(answered):
+    verdict, test = answered
+    logits = np.zeros((1, test.n_classes))
+    refusal = Outputs(logits=logits, decoded=[3], class_names=test.class_names, texts=test.texts[:1])
+
+    (why,) = verdict.explain(refusal)
+
+    assert why.raw_score == pytest.approx(0.25)
+    assert "an answer that is none of the labels counts as wrong" in why.lowered_by
+
+
+def test_rivals_learned_from_the_same_rows_are_calibrators_by_name(answered):
+    verdict, test = answered
+
+    rivals = verdict.rivals()
+
+    assert list(rivals) == ["constant", "regression", "regression per answer"]
+    for name, rival in rivals.items():
+        scores = rival.predict(test).confidence
+        np.testing.assert_allclose(rival.predict_proba(test).sum(axis=1), 1.0)
+        assert metrics.auroc(confidence=scores, correct=test.predicted == test.labels) > 0.4, name
+    with pytest.raises(InvalidInputError, match="constant is fitted with the verifier"):
+        rivals["constant"].fit(test)
 
 
 def test_a_stated_confidence_counts_and_a_missing_one_does_not():

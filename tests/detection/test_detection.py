@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 
 import reference
-from knn_ue.detection import (
+from knn_ue.errors import InvalidInputError, NotFittedError
+from knn_ue.familiarity import Familiarity
+from knn_ue.toy import two_blobs
+from knn_ue.types import Outputs
+from knn_ue_lab.detection import (
     DETECTORS,
     Energy,
     FamiliarityDetector,
@@ -16,10 +20,6 @@ from knn_ue.detection import (
     NearestNeighbor,
     VirtualLogit,
 )
-from knn_ue.errors import InvalidInputError, NotFittedError
-from knn_ue.familiarity import Familiarity
-from knn_ue.toy import two_blobs
-from knn_ue.types import Outputs
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from knn_ue.encoding.inspection import attach_head, head_of, pooler_layers  # noqa: E402
-from knn_ue.heads.evidential import EvidentialHead  # noqa: E402
-from knn_ue.heads.gaussian_process import GaussianProcessHead  # noqa: E402
-from knn_ue.training.sngp import Sngp  # noqa: E402
-from knn_ue.training.spectral import bounded_layers  # noqa: E402
+from knn_ue_lab.heads.evidential import EvidentialHead  # noqa: E402
+from knn_ue_lab.heads.gaussian_process import GaussianProcessHead  # noqa: E402
+from knn_ue_lab.training.sngp import Sngp  # noqa: E402
+from knn_ue_lab.training.spectral import bounded_layers  # noqa: E402
 
 # Raised by the import of DeBERTa inside transformers; nothing of ours uses torch.jit.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")

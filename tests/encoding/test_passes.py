@@ -103,7 +103,7 @@ def test_a_class_that_no_pass_gives_any_probability_has_a_finite_logit():
 
 
 def test_the_statistics_of_a_head_are_left_as_they_were():
-    from knn_ue.heads.posterior import PosteriorHead
+    from knn_ue_lab.heads.posterior import PosteriorHead
 
     model = torch.nn.Module()
     model.encoder = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))

@@ -8,11 +8,11 @@ import pytest
 
 from fakes import FixedTemperature, Flipping, Reading
 from knn_ue import metrics
-from knn_ue.calibrators import IsotonicCalibration
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import EvaluationOptions, answered_sets, compare, evaluate, evaluate_sets
 from knn_ue.toy import tagged_sentences
 from knn_ue.types import Outputs
+from knn_ue_lab.calibrators import IsotonicCalibration
 
 OF_THE_ANSWER = {
     "accuracy": lambda correct, **_: correct.mean(),

@@ -8,11 +8,11 @@ import pytest
 import reference
 from fakes import FixedTemperature, Reading
 from knn_ue import metrics
-from knn_ue.calibrators import ProximityCalibration
 from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import answered_sets, evaluate
 from knn_ue.toy import pockets, tagged_sentences
+from knn_ue_lab.calibrators import ProximityCalibration
 
 METHOD = FixedTemperature(2.0)
 

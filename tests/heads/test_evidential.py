@@ -7,8 +7,8 @@ from scipy.special import digamma, gammaln
 
 torch = pytest.importorskip("torch")
 
-from knn_ue.heads.evidential import EvidentialHead  # noqa: E402
-from knn_ue.training.evidential import Evidential, evidential_terms  # noqa: E402
+from knn_ue_lab.heads.evidential import EvidentialHead  # noqa: E402
+from knn_ue_lab.training.evidential import Evidential, evidential_terms  # noqa: E402
 
 LOG_EVIDENCE = np.array([[2.0, -1.0, 0.5], [0.0, 0.0, 3.0], [-10.0, -10.0, -10.0], [1.0, 5.0, 1.0]])
 LABELS = np.array([0, 1, 2, 1])  # right, wrong, wrong, right

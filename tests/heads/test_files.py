@@ -8,17 +8,17 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from knn_ue.errors import StorageError  # noqa: E402
-from knn_ue.heads.files import HEAD_FILE, HEADS, load_head, save_head  # noqa: E402
+from knn_ue.encoding.heads import HEAD_FILE, head_class, load_head, save_head  # noqa: E402
+from knn_ue.errors import MissingExtraError, StorageError  # noqa: E402
 
 
 def make_head(kind, **options):
     torch.manual_seed(0)
-    return HEADS[kind](in_features=8, n_classes=3, **options).eval()
+    return head_class(kind)(in_features=8, n_classes=3, **options).eval()
 
 
 @pytest.mark.parametrize("pools", [False, True])
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", ["e-ner", "posterior", "sngp", "spectral"])
 def test_a_loaded_head_answers_the_same_bit_by_bit(tmp_path, kind, pools):
     head = make_head(kind, pools=pools)
     rows = torch.randn(7, 8)
@@ -38,13 +38,12 @@ def test_a_loaded_head_answers_the_same_bit_by_bit(tmp_path, kind, pools):
         lambda state, _meta: state.pop("output.weight"),
         lambda state, _meta: state.update(more=torch.zeros(1)),
         lambda state, _meta: state.update({"output.weight": torch.zeros(2, 2)}),
-        lambda _state, meta: meta.update(kind="unknown"),
         lambda _state, meta: meta.update(options="not json"),
         lambda _state, meta: meta.update(options=json.dumps({"in_features": 8, "evil": 1})),
         lambda _state, meta: meta.update(options=json.dumps({"in_features": "8", "n_classes": 3, "pools": False})),
         lambda _state, meta: meta.clear(),
     ],
-    ids=["less", "more", "other shape", "unknown kind", "no json", "unknown option", "wrong type", "no metadata"],
+    ids=["less", "more", "other shape", "no json", "unknown option", "wrong type", "no metadata"],
 )
 def test_a_file_that_is_no_head_is_refused_in_one_sentence(tmp_path, damage):
     head = make_head("spectral")
@@ -64,3 +63,12 @@ def test_a_cut_file_is_refused(tmp_path):
 
     with pytest.raises(StorageError, match="is not a head written by knn-ue"):
         load_head(file)
+
+
+def test_a_head_of_a_package_that_is_not_installed_says_which_one_to_install(tmp_path):
+    head = make_head("spectral")
+    save_head(tmp_path, head)
+    save_file(load_file(tmp_path / HEAD_FILE), tmp_path / HEAD_FILE, metadata={"kind": "unknown", "options": "{}"})
+
+    with pytest.raises(MissingExtraError, match=r"a head of the kind 'unknown' .* install knn-ue-lab"):
+        load_head(tmp_path / HEAD_FILE)

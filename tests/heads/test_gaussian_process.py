@@ -7,8 +7,8 @@ from knn_ue.errors import InvalidInputError
 
 torch = pytest.importorskip("torch")
 
-from knn_ue.heads.gaussian_process import GaussianProcessHead  # noqa: E402
-from knn_ue.training.sngp import Sngp  # noqa: E402
+from knn_ue_lab.heads.gaussian_process import GaussianProcessHead  # noqa: E402
+from knn_ue_lab.training.sngp import Sngp  # noqa: E402
 from rays import points_at, two_blobs  # noqa: E402
 
 WIDTH = 8

@@ -9,8 +9,8 @@ from knn_ue.errors import InvalidInputError
 
 torch = pytest.importorskip("torch")
 
-from knn_ue.heads.posterior import PosteriorHead  # noqa: E402
-from knn_ue.training.posterior import Posterior, uncertain_cross_entropy  # noqa: E402
+from knn_ue_lab.heads.posterior import PosteriorHead  # noqa: E402
+from knn_ue_lab.training.posterior import Posterior, uncertain_cross_entropy  # noqa: E402
 from rays import points_at, two_blobs  # noqa: E402
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from knn_ue.heads.spectral import bound_layer, release_layer  # noqa: E402
+from knn_ue_lab.heads.spectral import bound_layer, release_layer  # noqa: E402
 
 
 def largest_singular_value(layer):

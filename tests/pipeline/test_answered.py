@@ -9,7 +9,7 @@ import pytest
 
 from cli_files import read_lines, run, write_rows
 from knn_ue import metrics
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.toy import given_answers
 
@@ -67,7 +67,63 @@ def test_a_folder_gives_the_same_answers_and_adapts(pipe, rows, tmp_path):
 def test_evaluate_has_every_metric_beside_trusting_all_answers(pipe, rows):
     found = pipe.evaluate(rows[1])
 
-    assert "verdict" in str(found)
+    assert list(found) == ["raw", "constant", "regression", "regression per answer", "verdict"]
+    assert found["raw"]["auroc"] == 0.5
+    assert found.notes[0].startswith("the verifier pays: E-AURC ×1000") and found.notes[0] in str(found)
+
+
+def test_rows_that_were_sampled_keep_what_was_answered_so_that_they_can_be_adapted_to(pipe, rows):
+    (drawn, *_) = pipe.sample(rows[1], 5)
+
+    line = drawn.to_dict(pipe.task)
+    assert line["answer"] in pipe.class_names and line["label"] is None
+
+
+def test_an_explanation_has_the_words_that_were_answered(pipe):
+    (why,) = pipe.explain({"text": "a new match by goal", "answer": "I cannot say", "confidence": 0.9})
+
+    assert why.label == "I cannot say" and why.raw_score == pytest.approx(0.9)
+
+
+def test_what_is_about_something_else_is_unfamiliar(rows):
+    pipe = UncertaintyPipeline.from_answers().fit(rows[0], false_alarm_rate=0.05)
+    strange = {"text": "the committee resumed its negotiations about the annual budget", "answer": "food"}
+
+    answers = pipe([strange, *map(asked, rows[1])])
+
+    assert answers[0].unfamiliar
+    assert np.mean([answer.unfamiliar for answer in answers[1:]]) < 0.15
+    assert "Unlike the labeled inputs" in str(pipe.explain(strange)[0])
+
+
+def test_a_likelier_label_is_suggested_where_it_is_asked_for(pipe, rows):
+    before, after = pipe.calibrator_.suggestion_gain()
+
+    plain, suggesting = pipe([asked(row) for row in rows[1]]), pipe([asked(row) for row in rows[1]], suggest=True)
+
+    corrected = [answer.suggested or answer.label for answer in suggesting]
+    right = np.mean([label == row["label"] for label, row in zip(corrected, rows[1], strict=True)])
+    assert after > before and right > np.mean([row["answer"] == row["label"] for row in rows[1]])
+    assert right == pytest.approx(after, abs=0.08)
+    assert all(answer.suggested is None for answer in plain)
+
+
+def test_several_samples_say_how_sure_a_model_is(pipe, rows):
+    sampled = [{**row, "samples": [row["answer"]] * (3 if number % 2 else 5)} for number, row in enumerate(rows[0])]
+    del sampled[0]["answer"]
+
+    answers = UncertaintyPipeline.from_answers().fit(sampled)(sampled[:2])
+
+    assert [answer.raw_score for answer in answers] == [pytest.approx(5.5 / 6), pytest.approx(3.5 / 4)]
+
+
+def test_answers_that_are_wrong_by_case_alone_are_named(rows):
+    loud = [{**row, "answer": f"{row['answer'].title()}."} for row in rows[0]]
+
+    with pytest.warns(
+        FitWarning, match=r"240 answers are a label in other case .* and count as wrong: write them alike"
+    ):
+        UncertaintyPipeline.from_answers().fit(loud)
 
 
 def test_too_few_rows_are_refused_with_the_number_that_is_needed(rows):
@@ -123,6 +179,7 @@ def test_the_shell_explains_a_given_answer(folder):
 
     (why,) = json.loads(result.stdout)
     assert why["in_words"]["verdict"].startswith("Of the labeled answers")
+    assert why["in_words"]["own"] == "The model that gave the answer did not say how sure it is."
     assert "pass --answer A for each" in run("explain", folder / "ue", "a text").output
 
 

@@ -6,8 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from knn_ue.storage import write_folder
 
+from held import fitted_in, forge_database, forge_state
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.errors import StorageError
 from knn_ue.pipeline import UncertaintyPipeline
@@ -27,6 +27,10 @@ def saved(models, tmp_path):
     pipe = fit(model, TEXT)
     pipe.save(tmp_path / "ue")
     return tmp_path / "ue", pipe(ROWS[TEXT](5, start=300))
+
+
+def files_of(folder):
+    return fitted_in(folder) / "encoder"
 
 
 def reload(folder):
@@ -90,7 +94,7 @@ def test_a_refitted_pipeline_replaces_what_the_folder_held(saved):
     pipe.save(folder)
 
     assert UncertaintyPipeline.load(folder, device="cpu").method_ == "temperature"
-    assert len(list(folder.glob("calibrator.*"))) == len(list(folder.glob("model.*"))) == 1
+    assert len(list(folder.glob("fitted-*"))) == 1
 
 
 def test_examples_added_to_a_loaded_store_are_there_after_saving_in_place(saved):
@@ -104,10 +108,10 @@ def test_examples_added_to_a_loaded_store_are_there_after_saving_in_place(saved)
 
 
 def test_large_files_of_the_model_take_no_space_twice(models, tmp_path, monkeypatch):
-    monkeypatch.setattr("knn_ue.encoding.model_files._COPIED_BYTES", 0)
+    monkeypatch.setattr("knn_ue.folder.disk._LINKED_BYTES", 0)
     fit(models[TEXT], TEXT).save(tmp_path / "ue")
 
-    (weights,) = tmp_path.glob("ue/model.*/files/model.safetensors")
+    weights = files_of(tmp_path / "ue") / "model.safetensors"
 
     assert weights.samefile(models[TEXT] / "model.safetensors")
 
@@ -116,7 +120,7 @@ def test_where_links_are_impossible_the_model_is_copied(models, tmp_path, monkey
     def refuse(*_):
         raise OSError("no links here")
 
-    monkeypatch.setattr("knn_ue.encoding.model_files._COPIED_BYTES", 0)
+    monkeypatch.setattr("knn_ue.folder.disk._LINKED_BYTES", 0)
     monkeypatch.setattr(os, "link", refuse)
     pipe = fit(models[TEXT], TEXT)
 
@@ -131,14 +135,12 @@ def test_states_of_a_training_run_are_not_copied(models, tmp_path):
         (model / name).write_bytes(b"x")
     fit(model, TEXT).save(tmp_path / "ue")
 
-    (files,) = tmp_path.glob("ue/model.*/files")
-
-    assert {path.name for path in files.iterdir()} == {path.name for path in models[TEXT].iterdir()}
+    assert {path.name for path in files_of(tmp_path / "ue").iterdir()} == {path.name for path in models[TEXT].iterdir()}
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_an_altered_model_file_is_found_out(name, saved):
-    (file,) = saved[0].glob(f"model.*/files/{name}")
+    file = files_of(saved[0]) / name
     content = bytearray(file.read_bytes())
     content[-3] ^= 1
     file.write_bytes(content)
@@ -148,27 +150,26 @@ def test_an_altered_model_file_is_found_out(name, saved):
 
 
 def test_a_file_slipped_into_the_model_is_found_out(saved):
-    (files,) = saved[0].glob("model.*/files")
-    (files / "modeling.py").write_text("", encoding="utf-8")
+    (files_of(saved[0]) / "modeling.py").write_text("", encoding="utf-8")
 
-    with pytest.raises(StorageError, match=r"should not hold modeling\.py"):
+    with pytest.raises(StorageError, match=r"modeling\.py should not be there"):
         reload(saved[0])
 
 
 def test_a_link_out_of_the_folder_is_found_out(saved):
-    (file,) = saved[0].glob("model.*/files/config.json")
+    file = files_of(saved[0]) / "config.json"
     file.rename(saved[0].parent / "config.json")
     file.symlink_to(saved[0].parent / "config.json")
 
-    with pytest.raises(StorageError, match="does not match its checksum"):
+    with pytest.raises(StorageError, match=r"config\.json is not a plain file: do not trust this folder"):
         reload(saved[0])
 
 
 def test_a_file_missing_from_the_model_is_found_out(saved):
-    (file,) = saved[0].glob("model.*/files/config.json")
+    file = files_of(saved[0]) / "config.json"
     file.unlink()
 
-    with pytest.raises(StorageError, match=r"should hold config\.json"):
+    with pytest.raises(StorageError, match=r"config\.json is missing"):
         reload(saved[0])
 
 
@@ -185,17 +186,17 @@ def test_an_interrupted_save_leaves_what_was_there(saved, monkeypatch):
     folder, expected = saved
     pipe = UncertaintyPipeline.load(folder, device="cpu")
     pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), method="temperature")
-    before = sorted(path.name for path in folder.iterdir())
+    before = fitted_in(folder)
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("knn_ue.calibrators.contract.write_folder", interrupt)
+    monkeypatch.setattr("knn_ue.folder.part.sync_tree", interrupt)
     with pytest.raises(KeyboardInterrupt):
         pipe.save(folder)
     monkeypatch.undo()
 
-    assert sorted(path.name for path in folder.iterdir()) == before
+    assert fitted_in(folder) == before
     assert reload(folder) == expected
 
 
@@ -212,10 +213,11 @@ def test_a_model_of_the_hub_is_recorded_by_name(models, tmp_path, monkeypatch):
     pipe.encoder.source = type(pipe.encoder.source)(name=str(models[TEXT]), commit="abc")
     pipe.save(tmp_path / "ue")
 
-    meta = json.loads((tmp_path / "ue" / "meta.json").read_text(encoding="utf-8"))
+    contents = json.loads((fitted_in(tmp_path / "ue") / "fitted.json").read_text(encoding="utf-8"))
 
-    assert meta["options"]["encoder"]["model"] == {"name": str(models[TEXT]), "commit": "abc"}
-    assert set(meta["folders"]) == {"calibrator"}
+    encoder = contents["parts"]["encoder"]
+    assert encoder["state"]["model"] == {"name": str(models[TEXT]), "commit": "abc"}
+    assert encoder["files"] == {}
 
 
 def test_a_model_that_is_only_in_memory_is_saved_with_the_folder(models, tmp_path):
@@ -226,16 +228,23 @@ def test_a_model_that_is_only_in_memory_is_saved_with_the_folder(models, tmp_pat
     assert reload(tmp_path / "ue") == pipe(ROWS[TEXT](5, start=300))
 
 
-def test_a_folder_of_an_earlier_version_is_refused_with_the_way_out(models, tmp_path, monkeypatch):
-    def as_before(*arguments, options, **rest):
-        encoder = options["encoder"]
-        return write_folder(
-            *arguments, options=options | {"encoder": encoder["options"], "model": encoder["model"]}, **rest
-        )
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_folder_of_another_version_is_refused_with_the_way_out(saved, number):
+    forge_database(saved[0], f"update folder set format = {number}")
 
-    pipe = fit(models[TEXT], TEXT)
-    monkeypatch.setattr("knn_ue.pipeline.folder.write_folder", as_before)
-    pipe.save(tmp_path / "ue")
+    with pytest.raises(StorageError, match=rf"has format {number}, this version reads 2: refit, or upgrade"):
+        reload(saved[0])
 
-    with pytest.raises(StorageError, match="refit"):
-        reload(tmp_path / "ue")
+
+def test_a_folder_of_the_time_before_databases_is_refused_with_the_way_out(tmp_path):
+    (tmp_path / "meta.json").write_text('{"format": 1}', encoding="utf-8")
+
+    with pytest.raises(StorageError, match=r"has no changes\.db, so it is not a knn-ue folder"):
+        reload(tmp_path)
+
+
+def test_parts_that_contradict_each_other_are_refused_though_checksums_agree(saved):
+    forge_state(saved[0], class_names=["one", "two", "three"])
+
+    with pytest.raises(StorageError, match="does not hold a valid pipeline"):
+        reload(saved[0])

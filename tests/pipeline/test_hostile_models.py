@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
+from held import fitted_in, forge, seal
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.pipeline import UncertaintyPipeline
 from pipelines import TEXT, fit
-from stores.hostile import read_meta, write_meta
 from tiny_models import ROWS
 
 torch = pytest.importorskip("torch")
@@ -54,20 +54,7 @@ def folder(saved, tmp_path):
 
 
 def files_of(folder):
-    (files,) = folder.glob("model.*/files")
-    return files
-
-
-def seal(folder):
-    import hashlib
-
-    files = files_of(folder)
-    meta = read_meta(files.parent)
-    meta["options"]["files"] = {
-        path.name: {"size": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-        for path in files.iterdir()
-    }
-    write_meta(files.parent, meta)
+    return fitted_in(folder) / "encoder"
 
 
 def is_refused(folder):
@@ -141,10 +128,12 @@ def test_weights_in_several_files_of_the_folder_are_read(models, tmp_path):
 
 
 def test_a_name_of_the_hub_that_is_a_path_is_refused(folder, models):
-    meta = read_meta(folder)
-    del meta["folders"]["model"]
-    meta["options"]["encoder"]["model"]["name"] = str(models[TEXT])
-    write_meta(folder, meta)
+    def change(parts):
+        parts["encoder"]["files"] = {}
+        parts["encoder"]["state"]["model"]["name"] = str(models[TEXT])
+
+    forge(folder, change)
+    shutil.rmtree(files_of(folder))
 
     with pytest.raises(StorageError, match="here that is a path"):
         UncertaintyPipeline.load(folder, device="cpu")

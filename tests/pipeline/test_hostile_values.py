@@ -5,12 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
+from stores.hostile import read_meta, replace_arrays, write_meta
 
 from knn_ue.errors import StorageError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.folder import read_fitted
 from pipelines import N_NEIGHBORS, TEXT, WORDS, fit, said_by_the_model
-from stores.hostile import read_meta, replace_arrays, write_meta
 from tiny_models import ROWS
 
 pytestmark = pytest.mark.slow

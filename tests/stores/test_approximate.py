@@ -148,7 +148,7 @@ def test_an_added_row_is_compared_in_the_space_of_the_index(name, vectors, label
 
     found = store.search(queries, 300)
 
-    index = store._state.base.index
+    index = store._rows.base.index
     gaps = index.space(queries + np.float32(0.5)) - index.space(queries)
     for row, gap in enumerate(gaps.astype(float)):
         position = found.ids[row].tolist().index(600 + row)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from knn_ue.storage.tensors import valid_unicode
 
+from held import fitted_in
 from knn_ue.errors import InvalidInputError
+from knn_ue.folder.tensors import valid_unicode
 from knn_ue.stores import Datastore, IndexOptions
 
 INDEXES = ["exact", "IVF4,Flat", "HNSW8", "PQ4x4", "PCA6,IVF4,PQ3x4,RFlat"]
@@ -122,7 +123,7 @@ def test_the_index_returns_when_there_are_rows_enough_again(rows, tmp_path):
 
     grown.compact()
 
-    assert [entry for entry in (tmp_path / "store").iterdir() if entry.name.startswith("index.")]
+    assert (fitted_in(tmp_path / "store") / "index.faiss").exists()
 
 
 def test_an_empty_store_grows_by_adding(tmp_path):
@@ -228,11 +229,11 @@ def test_short_vectors_that_outlive_the_long_ones_can_be_loaded(how, tmp_path):
     np.testing.assert_allclose(found.distances, [[1e-20, 3e-20]], rtol=1e-6)
 
 
-def test_what_changes_a_snapshot_changes_neither_the_original_nor_its_folder(tmp_path):
+def test_what_changes_a_detached_store_changes_neither_the_original_nor_its_folder(tmp_path):
     Datastore.build([[0.0, 0.0], [3.0, 4.0]], [0, 1], texts=["origin", "far"]).save(tmp_path / "store")
     original = Datastore.load(tmp_path / "store")
 
-    taken = original.snapshot()
+    taken = original.detached()
     added = taken.add([[1.0, 1.0]], [1], texts=["new"])
     taken.remove([0])
 
@@ -241,11 +242,11 @@ def test_what_changes_a_snapshot_changes_neither_the_original_nor_its_folder(tmp
 
 
 @pytest.mark.parametrize("index", ["exact", IndexOptions(factory="PCA2,Flat", recompute=False)], ids=str)
-def test_a_store_and_its_snapshots_grow_apart(index, rows):
+def test_a_store_and_those_detached_from_it_grow_independently(index, rows):
     features, labels = rows
     store = Datastore.build(features[:50], labels[:50], index=index)
     store.add(features[50:60], labels[50:60])
-    copies = [store, store.snapshot(), store.snapshot()]
+    copies = [store, store.detached(), store.detached()]
 
     for number, changed in enumerate(copies):
         changed.add(features[60 + number : 61 + number], [number])

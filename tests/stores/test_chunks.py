@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from held import fitted_in
 from knn_ue.errors import InvalidInputError
 from knn_ue.stores import Datastore, IndexOptions
 
@@ -45,7 +46,7 @@ def test_it_can_do_without_texts_and_without_vectors(rows, tmp_path):
 
     assert store.search(rows[0][:5], 3).approximate
     assert store.texts_of([0, 499]) == [None, None]
-    assert sum(entry.stat().st_size for entry in (tmp_path / "store").iterdir()) < rows[0].nbytes + 9000
+    assert sum(entry.stat().st_size for entry in fitted_in(tmp_path / "store").iterdir()) < rows[0].nbytes + 9000
 
 
 def test_the_index_is_trained_on_as_many_random_rows_as_said(rows, tmp_path, monkeypatch):

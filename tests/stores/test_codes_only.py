@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
-from knn_ue.errors import InvalidInputError
+from held import fitted_in, forge, forge_arrays, forge_state
+from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.stores import Datastore, IndexOptions
-from stores.hostile import is_refused, part, replace_arrays, replace_options
 
 OPTIONS = IndexOptions(factory="PCA8,PQ4x4", recompute=False)
 TEXTS = [f"text {n}" for n in range(400)]
@@ -45,7 +45,7 @@ def test_a_folder_without_vectors_is_more_than_sixty_times_smaller(tmp_path):
     for keep in (True, False):
         path = tmp_path / str(keep)
         Datastore.build(features, np.zeros(8000, int), index=options, keep_vectors=keep).save(path)
-        sizes.append(sum(entry.stat().st_size for entry in path.iterdir()))
+        sizes.append(sum(entry.stat().st_size for entry in fitted_in(path).iterdir()))
 
     assert sizes[0] > 60 * sizes[1]
 
@@ -61,7 +61,7 @@ def test_what_was_added_and_removed_is_saved_and_loaded(rows, normalize, tmp_pat
     assert_same_answers(loaded, store, rows[0][:30])
     loaded.add(rows[0][:2] + 2, [1, 2])
     loaded.remove([0])
-    assert loaded.save(tmp_path / "store") == loaded._state.stored.identity
+    loaded.save(tmp_path / "store")
     loaded.save(tmp_path / "copy")
 
     for path in ("store", "copy"):
@@ -69,14 +69,6 @@ def test_what_was_added_and_removed_is_saved_and_loaded(rows, normalize, tmp_pat
         assert_same_answers(again, loaded, rows[0][:30])
         np.testing.assert_array_equal(again.ids, loaded.ids)
         assert again.add(rows[0][:1], [0]).tolist() == [422]
-
-
-def test_many_changes_are_saved_in_parts(rows, store, tmp_path, monkeypatch):
-    monkeypatch.setattr("knn_ue.stores.folder._CHANGE_ROWS", 7)
-    store.add(rows[0][:50], rows[1][:50])
-    store.save(tmp_path / "store")
-
-    assert_same_answers(Datastore.load(tmp_path / "store"), store, rows[0][:30])
 
 
 def test_compaction_is_refused_in_one_sentence_and_changes_nothing(rows, store):
@@ -106,40 +98,46 @@ def template(rows, tmp_path_factory):
 HOSTILE = {
     "recomputation": {"index": {"factory": "PCA8,PQ4x4", "recompute": True}},
     "an exact search": {"index": {"factory": "Flat"}},
-    "other columns": {"n_columns": 15},
-    "columns beyond all memory": {"n_columns": 10**30},
-    "columns in words": {"n_columns": "sixteen"},
-    "columns that are true": {"n_columns": True},
     "vectors that are not there": {"keep_vectors": True},
     "neither yes nor no": {"keep_vectors": 0},
 }
 
 
+@pytest.fixture
+def folder(template, tmp_path):
+    return shutil.copytree(template, tmp_path / "store")
+
+
+def test_the_folder_opens_as_it_is(folder):
+    assert len(Datastore.load(folder)) == 402
+
+
 @pytest.mark.parametrize("name", HOSTILE)
-def test_options_that_contradict_missing_vectors_are_refused(name, template, tmp_path):
-    folder = shutil.copytree(template, tmp_path / "store")
-    assert not is_refused(folder)
+def test_options_that_contradict_missing_vectors_are_refused(name, folder):
+    forge_state(folder, **HOSTILE[name])
 
-    replace_options(folder, **HOSTILE[name])
-
-    assert is_refused(folder)
+    with pytest.raises(StorageError):
+        Datastore.load(folder)
 
 
-def test_other_rows_than_the_index_has_are_refused(template, tmp_path):
-    folder = shutil.copytree(template, tmp_path / "store")
-    replace_arrays(
-        folder,
-        ids=np.arange(399),
-        labels=np.zeros(399, np.int64),
-        text_ends=np.zeros(399, np.int64),
-        text_present=np.zeros(399, bool),
-    )
+@pytest.mark.parametrize("n_columns", [15, 0, 10**30, "sixteen", True, None])
+def test_columns_that_are_not_those_of_the_index_are_refused(n_columns, folder):
+    forge(folder, lambda parts: parts[""]["grows"].update(n_columns=n_columns))
 
-    assert is_refused(folder)
+    with pytest.raises(StorageError):
+        Datastore.load(folder)
 
 
-def test_a_missing_index_is_refused(template, tmp_path):
-    folder = shutil.copytree(template, tmp_path / "store")
-    part(folder, "index").unlink()
+def test_other_rows_than_the_index_has_are_refused(folder):
+    arrays = {"ids": np.arange(399), "labels": np.zeros(399, np.int64)}
+    forge_arrays(folder, **arrays, text_ends=np.zeros(399, np.int64), text_present=np.zeros(399, bool))
 
-    assert is_refused(folder)
+    with pytest.raises(StorageError, match="indexes 400 rows"):
+        Datastore.load(folder)
+
+
+def test_a_missing_index_is_refused(folder):
+    (fitted_in(folder) / "index.faiss").unlink()
+
+    with pytest.raises(StorageError, match=r"index\.faiss is missing"):
+        Datastore.load(folder)

@@ -1,18 +1,17 @@
 """Numbers in a factory string that would end the process, never end or take all memory are one sentence instead."""
 
+import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from knn_ue.storage import read_folder
-from knn_ue.storage.tensors import PackedTexts
-from knn_ue.stores.folder import Added, read_journal
 
+from held import fitted_in, forge_state
 from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.folder.changes import transaction
 from knn_ue.stores import Datastore, IndexOptions
 from marks import slow_but
-from stores.hostile import read_meta, replace_options
 
 HOSTILE = [
     "PQ4x4fs_0",
@@ -82,19 +81,19 @@ def compact(folder):
 )
 def test_compacting_a_folder_with_a_hostile_factory_does_not_end_the_process(factory, tmp_path):
     Datastore.build(np.random.default_rng(0).normal(size=(64, 8)), np.zeros(64, int), index="IVF2,Flat").save(tmp_path)
-    replace_options(tmp_path, index=read_meta(tmp_path)["options"]["index"] | {"factory": factory})
+    index = json.loads((fitted_in(tmp_path) / "fitted.json").read_text())["parts"][""]["state"]["index"]
+    forge_state(tmp_path, index=index | {"factory": factory})
 
     assert compact(tmp_path).startswith("refused: ")
 
 
 @pytest.mark.parametrize("normalize", ["none", "standardize"])
 @pytest.mark.parametrize("value", [1e30, 3e38])
-def test_a_journal_with_rows_that_add_would_refuse_is_refused(value, normalize, tmp_path):
+def test_added_rows_that_add_would_refuse_are_refused(value, normalize, tmp_path):
     features = np.random.default_rng(0).normal(size=(64, 8))
     Datastore.build(features, np.zeros(64, int), index="IVF2,Flat", normalize=normalize).save(tmp_path)
-    journal, _ = read_journal(read_folder(tmp_path))
-    rows = np.full((2, 8), value, dtype=np.float32)
-    journal.append(Added(features=rows, ids=np.array([64, 65]), labels=np.zeros(2, int), texts=PackedTexts.pack("ab")))
+    with transaction(tmp_path) as change:
+        change.add(np.zeros(2, int), ["a", "b"], np.full((2, 8), value, dtype=np.float32), first=64)
 
     with pytest.raises(StorageError, match="features must have lengths between"):
         Datastore.load(tmp_path)

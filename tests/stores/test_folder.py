@@ -1,4 +1,4 @@
-"""A store and its folder: what is written where, who may write, and what is opened how."""
+"""A store and its folder: what is written where, what is on disk when, and what is opened how."""
 
 import os
 import subprocess
@@ -7,12 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from knn_ue.errors import StorageError
+from held import fitted_in, held
+from knn_ue.errors import StaleFolderError, StorageError
 from knn_ue.stores import Datastore, IndexOptions
-
-
-def files_in(path):
-    return sorted(entry.name for entry in path.iterdir())
 
 
 def content_of(store):
@@ -48,17 +45,27 @@ def test_the_search_settings_are_saved_with_the_store(tmp_path):
     assert Datastore.load(tmp_path / "store").options == options
 
 
-def test_an_exact_store_is_three_files(saved):
-    assert [name.split(".")[0] for name in files_in(saved)] == ["arrays", "journal", "meta"]
+def test_an_exact_store_is_a_database_and_a_folder_of_two_files(saved):
+    assert {entry.name for entry in saved.iterdir()} - {"changes.db-journal"} == {"changes.db", fitted_in(saved).name}
+    assert {entry.name for entry in fitted_in(saved).iterdir()} == {"arrays.safetensors", "fitted.json"}
 
 
 def test_a_loaded_store_maps_its_vectors_instead_of_reading_them_where_they_are_many(saved, monkeypatch):
-    monkeypatch.setattr("knn_ue.storage.tensors._MAPPED_BYTES", 100)
-    segment = Datastore.load(saved)._state.base
+    monkeypatch.setattr("knn_ue.folder.tensors._MAPPED_BYTES", 100)
+    segment = Datastore.load(saved)._rows.base
 
     assert rests_on_a_memmap(segment.vectors)
     assert rests_on_a_memmap(segment.index.vectors)
     assert rests_on_a_memmap(segment.texts.content)
+
+
+def test_a_mapped_store_whose_folder_was_moved_goes_on_answering(saved, monkeypatch):
+    monkeypatch.setattr("knn_ue.folder.tensors._MAPPED_BYTES", 0)
+    store = Datastore.load(saved)
+    before = content_of(store)
+    saved.rename(saved.with_name("elsewhere"))
+
+    assert content_of(store) == before
 
 
 def test_save_leaves_a_built_store_in_memory_only(saved):
@@ -82,10 +89,10 @@ def test_save_over_an_existing_store_replaces_it_and_leaves_no_old_file(saved):
     Datastore.build(np.ones((2, 3)), [5, 6]).save(saved)
 
     assert Datastore.load(saved).search(np.ones((1, 3)), 2).labels.tolist() == [[5, 6]]
-    assert len(files_in(saved)) == 3
+    assert len(list(saved.glob("fitted-*"))) == 1
 
 
-def test_a_store_saved_elsewhere_includes_its_journal_and_stays_where_it_is(saved, tmp_path):
+def test_a_store_saved_elsewhere_includes_its_changes_and_stays_where_it_is(saved, tmp_path):
     store = Datastore.load(saved)
     store.add(np.ones((1, 4)), [9], texts=["nine"])
     store.remove([1])
@@ -101,33 +108,38 @@ def test_a_store_saved_elsewhere_includes_its_journal_and_stays_where_it_is(save
 def test_a_store_saved_to_its_own_folder_goes_on_writing_there(saved):
     store = Datastore.load(saved)
     store.add(np.ones((1, 4)), [9])
-    identity = store.save(saved)
+    store.save(saved)
     store.add(np.ones((1, 4)), [10])
 
-    assert len(Datastore.load(saved, identity=identity)) == 6
+    assert len(Datastore.load(saved)) == 6
 
 
-def test_a_store_whose_folder_was_deleted_can_be_saved_there_again(saved, tmp_path):
+def test_a_removed_highest_id_is_not_given_again_by_a_copy(saved, tmp_path):
+    store = Datastore.load(saved)
+    store.remove(store.add(np.ones((2, 4)), [9, 9]))
+    store.save(tmp_path / "copy")
+
+    assert Datastore.load(tmp_path / "copy").add(np.ones((1, 4)), [1]).tolist() == [6]
+
+
+def test_a_store_whose_folder_was_moved_away_can_be_saved_elsewhere(saved, tmp_path):
     store = Datastore.load(saved)
     saved.rename(tmp_path / "elsewhere")
-    store.save(saved)
+    store.save(tmp_path / "again")
 
-    assert content_of(Datastore.load(saved)) == content_of(store)
+    assert content_of(Datastore.load(tmp_path / "again")) == content_of(store)
 
 
-def test_compact_keeps_the_identity_and_empties_the_journal(saved):
+def test_compact_folds_all_changes_into_the_fitted_part(saved):
     store = Datastore.load(saved)
-    identity = store._state.stored.identity
     store.add(np.ones((100, 4)), np.ones(100, int))
+    store.remove([0, 50])
+    before = content_of(store)
     store.compact()
 
-    assert Datastore.load(saved, identity=identity)._state.journal.end < 100
-    assert len(files_in(saved)) == 3
-
-
-def test_another_identity_is_refused_as_swapped(saved):
-    with pytest.raises(StorageError, match="is not the folder that was saved: it was replaced"):
-        Datastore.load(saved, identity="0" * 32)
+    assert not store.has_changes
+    assert not Datastore.load(saved).has_changes
+    assert content_of(Datastore.load(saved)) == content_of(store) == before
 
 
 CHANGES = {
@@ -139,26 +151,64 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("second", CHANGES)
-@pytest.mark.parametrize("first", ["add", "remove", "compact"])
-def test_a_second_writer_is_refused_and_the_first_one_loses_nothing(first, second, saved):
-    Datastore.load(saved).add(np.ones((1, 4)), [4])
+@pytest.mark.parametrize("first", ["add", "remove"])
+def test_a_second_writer_takes_over_what_the_first_did(first, second, saved):
     one, two = Datastore.load(saved), Datastore.load(saved)
     CHANGES[first](one)
 
-    with pytest.raises(StorageError, match="was changed by another writer: load it again and repeat"):
+    if (first, second) == ("remove", "remove"):
+        two.add(np.ones((1, 4)), [6])
+    else:
         CHANGES[second](two)
+
+    now = Datastore.load(saved)
+    assert content_of(two) == content_of(now)
+    assert (4 in now.ids) == ("add" in (first, second) or second == first)
+    assert (3 in now.ids) == ("remove" not in (first, second))
+
+
+def test_an_id_that_another_writer_removed_is_refused(saved):
+    one, two = Datastore.load(saved), Datastore.load(saved)
+    one.remove([3])
+
+    with pytest.raises(ValueError, match=r"id 3 is not stored \(never added, or removed\): nothing was removed"):
+        two.remove([2, 3])
+
+    assert two.ids.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_writer_of_what_was_compacted_meanwhile_is_refused(change, saved):
+    one, two = Datastore.load(saved), Datastore.load(saved)
+    one.add(np.ones((1, 4)), [4])
+    one.compact()
+
+    with pytest.raises(StaleFolderError, match="was saved, compacted, tuned or replaced since it was opened: open it"):
+        CHANGES[change](two)
 
     assert content_of(Datastore.load(saved)) == content_of(one)
 
 
-def test_a_change_after_the_folder_was_deleted_is_refused(saved, tmp_path):
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_a_change_after_the_folder_was_deleted_is_refused(change, saved, tmp_path):
     store = Datastore.load(saved)
     saved.rename(tmp_path / "elsewhere")
 
-    with pytest.raises(StorageError, match=r"store.* cannot be written \(No such file or directory\)"):
+    with pytest.raises(StorageError, match=r"the folder .*store does not exist: check the path"):
+        CHANGES[change](store)
+
+    assert len(store) == len(Datastore.load(tmp_path / "elsewhere")) == 4
+    assert not saved.exists()
+
+
+def test_a_writer_waits_for_its_turn_and_then_has_it(saved):
+    store = Datastore.load(saved)
+    store.live.max_wait = 0.05
+
+    with held(saved), pytest.raises(StorageError, match=r"still being written by another process after 0\.05 s"):
         store.add(np.ones((1, 4)), [5])
 
-    assert len(store) == 4
+    assert store.add(np.ones((1, 4)), [5]).tolist() == [4]
 
 
 @pytest.mark.slow
@@ -190,31 +240,6 @@ def test_files_that_are_not_ours_survive_beside_a_store(saved):
     store.compact()
 
     assert (saved / "notes.txt").read_text() == "mine"
-
-
-def test_a_folder_whose_meta_json_is_another_programs_is_refused_and_left_alone(tmp_path):
-    (tmp_path / "meta.json").write_text('{"title": "my album"}')
-    (tmp_path / "song.mp3").write_bytes(b"la")
-
-    with pytest.raises(StorageError, match="it is not a knn-ue folder; nothing was written, choose another folder"):
-        Datastore.build([[0.0]], [0]).save(tmp_path)
-
-    assert files_in(tmp_path) == ["meta.json", "song.mp3"]
-    assert (tmp_path / "meta.json").read_text() == '{"title": "my album"}'
-
-
-def test_a_plain_file_in_the_way_is_refused(tmp_path):
-    (tmp_path / "file").write_text("mine")
-
-    with pytest.raises(StorageError, match=r"file cannot be written \(File exists\): what it held is unchanged"):
-        Datastore.build([[0.0]], [0]).save(tmp_path / "file")
-
-
-def test_loading_a_folder_that_does_not_exist_says_so(tmp_path):
-    with pytest.raises(StorageError, match=r"the folder .*nowhere does not exist: check the path"):
-        Datastore.load(tmp_path / "nowhere")
-    with pytest.raises(StorageError, match=r"has no meta\.json, so it is not a knn-ue folder"):
-        Datastore.load(tmp_path)
 
 
 def test_a_store_can_be_saved_below_folders_that_do_not_exist_yet(tmp_path):

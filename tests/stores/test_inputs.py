@@ -92,7 +92,7 @@ def test_a_memory_mapped_array_is_searched_where_it_lies(features, tmp_path):
 
     store = Datastore.build(mapped, np.arange(50))
 
-    assert np.shares_memory(store._state.base.index.vectors, mapped)
+    assert np.shares_memory(store._rows.base.index.vectors, mapped)
     assert store.search(mapped[:3], 1).ids.ravel().tolist() == [0, 1, 2]
 
 

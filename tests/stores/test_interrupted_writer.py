@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from knn_ue.stores.folder import Journal
 
-from knn_ue.errors import StorageError
+from knn_ue.folder import changes
 from knn_ue.stores import Datastore
 
 SCRIPT = Path(__file__).with_name("interrupted_writer.py")
@@ -54,60 +53,61 @@ class Interrupt(KeyboardInterrupt):
     """Ctrl-C at a chosen moment."""
 
 
-def test_an_interrupt_between_disk_and_memory_asks_for_a_reload_before_the_next_change(saved, monkeypatch):
-    store, append = Datastore.load(saved), Journal.append
+def test_an_interrupt_between_disk_and_memory_is_taken_over_by_the_next_change(saved, monkeypatch):
+    store, commit = Datastore.load(saved), changes._commit
 
-    def interrupted(journal, change):
-        append(journal, change)
+    def interrupted(*arguments):
+        commit(*arguments)
         raise Interrupt
 
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
-        patch.setattr(Journal, "append", interrupted)
+        patch.setattr(changes, "_commit", interrupted)
         store.add(np.ones((1, 4)), [5])
 
-    with pytest.raises(StorageError, match="was changed by another writer: load it again and repeat"):
-        store.add(np.ones((1, 4)), [6])
-    assert len(store) == 4
-    assert Datastore.load(saved).add(np.ones((1, 4)), [6]).tolist() == [5]
+    assert store.add(np.ones((1, 4)), [6]).tolist() == [5]
+    assert store.ids.tolist() == Datastore.load(saved).ids.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_an_interrupt_while_a_change_is_written_leaves_a_store_that_goes_on(saved, monkeypatch):
-    store = Datastore.load(saved)
+    store, insert = Datastore.load(saved), changes.Transaction.insert
 
-    def interrupted(file, position, record):
-        file.seek(position)
-        file.write(record[:30])
+    def interrupted(*arguments):
+        insert(*arguments)
         raise Interrupt
 
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
-        patch.setattr("knn_ue.stores.folder._write_all", interrupted)
+        patch.setattr(changes.Transaction, "insert", interrupted)
         store.add(np.ones((1, 4)), [5])
 
+    assert len(store) == 4
     assert store.add(np.ones((1, 4)), [6]).tolist() == [4]
     assert len(Datastore.load(saved)) == 5
 
 
-@pytest.mark.parametrize("moment", ["knn_ue.storage.folder.write_arrays", "knn_ue.storage.folder.sync", "os.replace"])
+@pytest.mark.parametrize("moment", ["part.write_arrays", "part.sync_tree", "changes._commit"])
 def test_an_interrupt_during_save_leaves_the_old_store_and_no_litter(saved, moment, monkeypatch):
-    before = sorted(saved.iterdir())
+    before = list(saved.glob("fitted-*"))
 
     def interrupted(*_):
         raise Interrupt
 
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
-        patch.setattr(moment, interrupted)
+        patch.setattr(f"knn_ue.folder.{moment}", interrupted)
         Datastore.build(np.ones((2, 2)), [0, 1]).save(saved)
 
-    assert sorted(saved.iterdir()) == before
+    assert list(saved.glob("fitted-*")) == before
     assert len(Datastore.load(saved)) == 4
 
 
 def test_an_interrupt_just_after_the_commit_leaves_the_new_store(saved, monkeypatch):
-    def interrupted(*_):
+    commit = changes._commit
+
+    def interrupted(*arguments):
+        commit(*arguments)
         raise Interrupt
 
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
-        patch.setattr("knn_ue.storage.folder._remove_ours", interrupted)
+        patch.setattr(changes, "_commit", interrupted)
         Datastore.build(np.ones((2, 2)), [0, 1]).save(saved)
 
     assert len(Datastore.load(saved)) == 2

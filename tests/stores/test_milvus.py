@@ -9,7 +9,7 @@ import pytest
 from engines import MILVUS
 from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError
 from knn_ue.stores import MilvusStore, open_store
-from knn_ue.stores.milvus_rows import CHUNK_ROWS
+from knn_ue.stores.milvus import CHUNK_ROWS
 from reference import brute_force
 
 pytestmark = [
@@ -80,15 +80,16 @@ def test_a_text_that_is_too_long_is_refused_before_anything_is_written(store, ad
 
 def failing_at(store, monkeypatch, number, error):
     """Let the write of the chunk with this number fail, after Milvus has stored it."""
-    calls, upsert = [], store._calls.upsert
+    calls, call = [], store.collection.call
 
-    def fail(rows, unsure):
-        calls.append(rows)
-        upsert(rows, unsure)
-        if len(calls) == number:
+    def fail(method, **options):
+        result = call(method, **options)
+        calls.append(method)
+        if calls.count("upsert") == number and method == "upsert":
             raise error
+        return result
 
-    monkeypatch.setattr(store._calls, "upsert", fail)
+    monkeypatch.setattr(store.collection, "call", fail)
 
 
 def test_an_add_that_nobody_acknowledged_is_repeated_without_duplicates(store, monkeypatch):
@@ -122,14 +123,13 @@ def test_an_add_that_milvus_refuses_halfway_stores_nothing(store, monkeypatch):
 def test_a_collection_with_another_number_of_columns_is_refused(address, tmp_path):
     built = MilvusStore.build(address, points(5), np.zeros(5, dtype=int))
     built.save(tmp_path / "reference")
-    identity = built._calls.describe().identity
+    identity = built.collection.existing()[0]["identity"]
     MilvusStore.drop(address)
     other = MilvusStore.build(address, points(5, n_columns=N_COLUMNS + 1), np.zeros(5, dtype=int))
     with pytest.raises(StorageError, match=r"is not the one that .* was fitted with"):
         open_store(tmp_path / "reference")
 
-    name = address.rpartition("/")[2]
-    other._calls.read(lambda client: client.alter_collection_properties(name, {"knn_ue.identity": identity}))
+    other.collection.call("alter_collection_properties", properties={"knn_ue.identity": identity})
 
     with pytest.raises(StorageError, match="another identity or number of columns"):
         open_store(tmp_path / "reference")

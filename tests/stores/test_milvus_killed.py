@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from knn_ue.pipeline.editing import edit
 
 from engines import MILVUS_VENV, Milvus
 from knn_ue.errors import StorageError, StoreUnreachableError
+from knn_ue.pipeline.folder import OpenedFolder
 from knn_ue.stores import MilvusStore
 from pipelines import TEXT, fit
 from serving_process import Server
@@ -50,7 +50,8 @@ def servers(milvus, tiny_model, tmp_path_factory):
     pipe.save(folder / "strong")
     pipe.save(folder / "session")
     opened = {"store": MilvusStore.open(f"{address}?timeout=4")}
-    edit(folder / "session", lambda now: (replace(now, calibrator=now.calibrator.with_stores(opened)), None))
+    session = OpenedFolder.open(folder / "session")
+    session.edit(lambda now: (replace(now, calibrator=now.calibrator.with_stores(opened)), None))
     with ExitStack() as stack:
         found = [Server(folder / name, "--device", "cpu") for name in ("strong", "session")]
         for server in found:

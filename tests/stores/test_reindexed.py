@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from knn_ue import Datastore
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError
 from knn_ue.stores import IndexOptions
 
 CODES = IndexOptions(factory="SQ8", recompute=False)
@@ -70,19 +70,8 @@ def test_without_vectors_there_is_nothing_to_index_anew():
     features = np.random.default_rng(0).normal(size=(100, 8))
     store = Datastore.build(features, np.zeros(100, int), index=CODES, keep_vectors=False)
 
-    with pytest.raises(InvalidInputError, match="the store 'memory' keeps no vectors: rebuild it from the features"):
+    with pytest.raises(InvalidInputError, match="keeps no vectors, so its index cannot be rebuilt: build it"):
         store.reindexed("exact")
     store.remove([0])
-    with pytest.raises(InvalidInputError, match="the store 'memory' keeps no vectors: rebuild it from the features"):
+    with pytest.raises(InvalidInputError, match="keeps no vectors, so its index cannot be rebuilt: build it"):
         store.arrays()
-
-
-def test_what_another_writer_added_is_noticed(store, tmp_path):
-    store.save(tmp_path / "store")
-    ours, theirs = Datastore.load(tmp_path / "store"), Datastore.load(tmp_path / "store")
-    ours.check_unchanged()
-
-    theirs.add(np.zeros((1, 8)), [0])
-
-    with pytest.raises(StorageError, match="was changed by another writer"):
-        ours.check_unchanged()

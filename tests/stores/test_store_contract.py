@@ -182,12 +182,14 @@ def test_a_collection_of_another_identity_is_refused(store, tmp_path):
     if not store.where.startswith("milvus"):
         pytest.skip("a folder's identity is checked by its parent")
     store.save(tmp_path / "reference")
-    before = store._calls.describe().identity
-    rename = store._calls.read(lambda client: client.alter_collection_properties)
+    before = store.collection.existing()[0]["identity"]
 
-    rename(store.where.rsplit("/")[-1], {"knn_ue.identity": "another"})
+    def rename(identity):
+        store.collection.call("alter_collection_properties", properties={"knn_ue.identity": identity})
+
+    rename("another")
     try:
         with pytest.raises(StorageError, match=r"is not the one that .* was fitted with"):
             open_store(tmp_path / "reference")
     finally:
-        rename(store.where.rsplit("/")[-1], {"knn_ue.identity": before})
+        rename(before)

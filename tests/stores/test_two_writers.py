@@ -6,7 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from held import held
+from knn_ue.errors import StorageError
+from knn_ue.folder import folder as folders
+from knn_ue.folder.changes import remove_unnamed
+from knn_ue.stores import Datastore
 
 SCRIPT = Path(__file__).with_name("two_writers.py")
 
@@ -40,3 +47,30 @@ def test_two_killed_writers_lose_nothing(tmp_path):
 @pytest.mark.slow
 def test_two_writers_killed_sixty_times_lose_nothing(tmp_path):
     assert n_acknowledged(kill(tmp_path, 60, seed=1), 120) > 30  # make torture kills thousands
+
+
+def test_what_another_writer_is_about_to_name_is_not_removed(saved):
+    (saved / "fitted-0123456789abcdef").mkdir()
+
+    with held(saved):
+        remove_unnamed(saved)
+        assert len(list(saved.glob("fitted-*"))) == 2
+    remove_unnamed(saved)
+
+    assert len(list(saved.glob("fitted-*"))) == 1
+    assert len(Datastore.load(saved)) == 4
+
+
+def test_a_first_save_that_fails_leaves_what_another_process_saved_first(tmp_path, monkeypatch):
+    transaction = folders.transaction
+
+    def too_late(folder, **options):
+        monkeypatch.setattr(folders, "transaction", transaction)
+        Datastore.build(np.eye(4), [0, 1, 2, 3]).save(folder)
+        raise StorageError("no space")
+
+    monkeypatch.setattr(folders, "transaction", too_late)
+    with pytest.raises(StorageError, match="no space"):
+        Datastore.build(np.eye(3), [0, 1, 2]).save(tmp_path / "store")
+
+    assert len(Datastore.load(tmp_path / "store")) == 4

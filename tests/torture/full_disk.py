@@ -92,7 +92,7 @@ def storm(disk: Path, ledger_path: Path, seed: int, seconds: float, *, is_mounte
             for _ in range(rng.choice([1, 3, 6])):
                 tally.tried += 1
                 try:
-                    ue_folder.change_once(path, ledger, rng, pipe, alone=True)
+                    pipe = ue_folder.change_once(path, ledger, rng, pipe, alone=True)
                 except StorageError:
                     n_refused += 1
                 except Exception as error:

@@ -6,18 +6,20 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import struct
-import zlib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load, save
 
+from knn_ue.folder import DATABASE
+from knn_ue.folder.changes import _crc
 from torture.data_files import forge_rows
 
-_HEAD = struct.Struct("<QII")  # of a record of the journal
 _PLAIN = ("Flat", "HNSW0", "IVF50000000,Flat", "RR100000,Flat", "PQ4x4fs_0", "OPQ1000000,PQ4", "SQfp16", "PQ4")
 HOSTILE: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 7, 1e9, 10**9, 10**12, 2**31, 2**63, -(2**63), 10**30, 0.0, -0.0, 1e-320, 1e308,
@@ -47,8 +49,8 @@ def forge(folder: Path, rng: random.Random) -> str:
             done.append(f"{name} {_forge_arrays(path, rng)}")
         elif path.name.startswith("rows.") and rng.random() < 0.7:
             done.append(f"{name} {forge_rows(path, rng)}")
-        elif path.suffix == ".log":
-            done.append(f"{name} {_forge_journal(path, rng)}")
+        elif path.name == DATABASE and rng.random() < 0.9:
+            done.append(f"{name} {_forge_database(path, rng)}")
         else:
             done.append(f"{name} {rng.choice([_flip, _set_bytes, _plant, _cut, _drop])(path, folder, rng)}")
     seal(folder)
@@ -56,21 +58,20 @@ def forge(folder: Path, rng: random.Random) -> str:
 
 
 def seal(folder: Path) -> None:
-    """Make the sizes and checksums of a folder and of all folders in it right for the files as they are."""
-    for meta_path in sorted(folder.rglob("meta.json"), key=lambda path: -len(path.parts)):
+    """Make all sizes and checksums right for the files as they are."""
+    for path in folder.glob("fitted-*/fitted.json"):
         try:
-            meta = json.loads(meta_path.read_text(encoding="utf-8", errors="surrogatepass"))
-            for entry in meta["files"].values():
-                entry |= _fingerprint(meta_path.parent / entry["name"])
-            for name, entry in meta["options"].get("files", {}).items() if meta["kind"] == "model" else ():
-                entry |= _fingerprint(meta_path.parent / "files" / name)
+            document = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+            for name, part in document["parts"].items():
+                for file, entry in part["files"].items():
+                    entry |= _fingerprint(path.parent / name / file)
+            path.write_text(json.dumps(document), encoding="utf-8")
         except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
             pass  # what was forged leaves nothing to seal here; the checksum below may still fit
         try:
-            meta = {key: value for key, value in meta.items() if key != "checksum"}
-            digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
-            meta_path.write_text(json.dumps(meta | {"checksum": digest}), encoding="utf-8")
-        except (AttributeError, UnboundLocalError, UnicodeError):
+            with closing(sqlite3.connect(folder / DATABASE, isolation_level=None)) as database:
+                database.execute("update folder set sha256 = ?", (hashlib.sha256(path.read_bytes()).hexdigest(),))
+        except (sqlite3.Error, OSError):
             continue
 
 
@@ -193,11 +194,11 @@ def _forge_json(path: Path, rng: random.Random) -> str:
         document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
     except (ValueError, RecursionError):
         return "is not JSON any more"
-    if path.name == "meta.json" and isinstance(document, dict) and isinstance(document.get("options"), dict):
-        # Of the other entries a few are tried; the options are what the schema is about.
-        holder = document if rng.random() < 0.1 else document["options"]
-    else:
-        holder = document
+    holder = document
+    if path.name == "fitted.json" and isinstance(document, dict) and rng.random() < 0.9:
+        # Of the other entries a few are tried; the parameters of the parts are what schemas are about.
+        parts = document["parts"].values() if isinstance(document.get("parts"), dict) else ()
+        holder = rng.choice([p["state"] for p in parts if isinstance(p, dict) and p.get("state")] or [document])
     done = _forge_inside(holder, rng)
     path.write_text(json.dumps(document), encoding="utf-8")
     return done
@@ -277,40 +278,63 @@ def forge_array(arrays: dict[str, Any], name: str, rng: random.Random) -> str:
     return f"{name} with {value}"
 
 
-def _forge_journal(path: Path, rng: random.Random) -> str:
-    """Change one record of a journal and write it with the right length and checksums."""
-    content = path.read_bytes()
-    place = content.find(b"\n", content.find(b"\n") + 1) + 1
-    records = []
-    begin = content[:place]
-    while place + _HEAD.size <= len(content):
-        length = _HEAD.unpack_from(content, place)[0]
-        records.append(content[place + _HEAD.size : place + _HEAD.size + length])
-        place += _HEAD.size + length
-    number = rng.randrange(len(records)) if records else -1
-    if number < 0:
-        return "has no record"
-    action = rng.randrange(6)
-    if action == 0:
-        records.append(records[number])
-        done = f"record {number} twice"
-    elif action == 1:
-        del records[number]
-        done = f"record {number} removed"
-    elif action == 2:
-        rng.shuffle(records)
-        done = "records in another order"
-    else:
-        try:
-            arrays = {name: array.copy() for name, array in load(records[number]).items()}
-            done = f"record {number}: {forge_array(arrays, rng.choice(sorted(arrays)), rng)}"
-            records[number] = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
-        except Exception:
-            done = "is no journal any more"
-    path.write_bytes(begin + b"".join(_record(body) for body in records))
+def _forge_database(path: Path, rng: random.Random) -> str:
+    """Change a row of the database, or its schema, and write checksums that fit."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            done = rng.choice([_forge_row, _forge_row, _forge_row, _forge_row, _forge_schema])(database, rng)
+            for table in ("added", "parts"):
+                for number, *row in database.execute(f"select rowid, * from {table}").fetchall():
+                    database.execute(f"update {table} set crc = ? where rowid = ?", (_crc(row[:-1]), number))
+    except (sqlite3.Error, OSError, ValueError, UnicodeError, OverflowError) as error:
+        return f"cannot be forged ({str(error)[:60]})"
     return done
 
 
-def _record(body: bytes) -> bytes:
-    crc = zlib.crc32(body)
-    return _HEAD.pack(len(body), crc, zlib.crc32(_HEAD.pack(len(body), crc, 0))) + body
+def _forge_row(database: sqlite3.Connection, rng: random.Random) -> str:
+    table = rng.choice(["folder", "added", "added", "removed", "parts", "parts", "parts", "sqlite_sequence"])
+    columns = [name for _, name, *_ in database.execute(f"pragma table_info({table})")]
+    rows = database.execute(f"select rowid, * from {table}").fetchall()
+    if not rows:
+        return f"{table} has no row"
+    number, *row = rng.choice(rows)
+    place = rng.randrange(len(columns))
+    old = row[place]
+    if rng.random() < 0.1:
+        database.execute(f"delete from {table} where rowid = ?", (number,))
+        return f"{table} without row {number}"
+    if columns[place] == "state" and old and rng.random() < 0.8:
+        document = json.loads(old)
+        done = _forge_inside(document, rng)
+        value: Any = json.dumps(document)
+    elif columns[place] == "arrays" and old and rng.random() < 0.8:
+        arrays = {name: array.copy() for name, array in load(old).items()}
+        done = forge_array(arrays, rng.choice(sorted(arrays)), rng)
+        value = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
+    elif columns[place] == "vector":
+        value = np.full(len(old) // 4, rng.choice(_NUMBERS), np.float64).astype(np.float32).tobytes()
+        done = f"vector of {value[:4]!r}"
+    else:
+        value = rng.choice([*_WHOLES, None, "", "x", "../../x", "a" * 5000, b"", rng.randbytes(20)])
+        done = f"{columns[place]} = {value!r:.40}"
+    database.execute(f"update {table} set {columns[place]} = ? where rowid = ?", (value, number))
+    return f"{table} {done}"
+
+
+def _forge_schema(database: sqlite3.Connection, rng: random.Random) -> str:
+    """Give the database what a stranger might hope that we run, or that SQLite stumbles over."""
+    statement = rng.choice([
+        "create trigger t after insert on added begin delete from added; end",
+        "create view v as select load_extension('x')",
+        "create table other (x)",
+        "create index i on added (abs(label))",
+        "alter table added rename to added2",
+        "pragma journal_mode = wal",
+        "pragma user_version = 7",
+        "pragma application_id = 7",
+        "pragma encoding = 'UTF-16'",
+        "drop table removed",
+        "delete from folder",
+    ])  # fmt: skip
+    database.execute(statement).fetchall()
+    return statement

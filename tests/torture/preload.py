@@ -23,7 +23,6 @@ _MODULES = (
     "knn_ue.cli.predict",
     "knn_ue.cli.train",
     "knn_ue.encoding.huggingface",
-    "knn_ue.pipeline.editing",
     "knn_ue.serving.http.server",
     "knn_ue.training.finetune",
     "tiny_models",

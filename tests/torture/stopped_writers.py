@@ -6,12 +6,10 @@ import signal
 import time
 from pathlib import Path
 
-from knn_ue.pipeline.editing import add_rows, edit_stores
-from knn_ue.storage import locked, waiting_at_most
-
+from held import held
 from knn_ue import UncertaintyPipeline
 from knn_ue.errors import StorageError
-from knn_ue.pipeline.folder import read_fitted
+from knn_ue.pipeline.fitted import add_rows
 from torture import ue_folder
 from torture.forked_server import ForkedServer, forked_servers
 from torture.ledger import Ledger
@@ -66,24 +64,22 @@ def add_once(path: Path, ledger_path: Path, seed: int) -> None:
     try:
         pipe = UncertaintyPipeline.load(path, device="cpu")
         new = ue_folder.new_rows(pipe.validation_, random.Random(seed))
-        with waiting_at_most(_WAIT):
-            ids = edit_stores(path, lambda calibrator: add_rows(calibrator, new).tolist())
+        pipe.opened.live.max_wait = _WAIT
+        ids = add_rows(pipe.calibrator_, new).tolist()
     except StorageError:
         raise SystemExit(_REFUSED) from None
     except BaseException as error:
         ledger.broke(error)
         raise
-    ledger.added(ids, list(new.texts or ()))
+    ledger.added(ids, ue_folder.texts_of(new))
 
 
 def _stop_before_a_server(path: Path, server: ForkedServer, rng: random.Random, plan: Plan) -> None:
-    """Hold the lock of the folder, the calibrator or the store: changes get 503 in time, questions are answered."""
-    stores = [Path(store.where) for store in read_fitted(path).calibrator.stores.values()]
-    folder = rng.choice([path, stores[0].parent, *stores])
-    held = plan.folder / "held"
-    held.unlink(missing_ok=True)
-    holder = start(hold, folder, held)
-    while not held.exists() and holder.is_alive():
+    """Hang amid a change, or amid its commit, when nobody may read: changes get 503 in time, questions are answered."""
+    how, sign = rng.choice(["immediate", "exclusive"]), plan.folder / "held"
+    sign.unlink(missing_ok=True)
+    holder = start(hold, path, sign, how)
+    while not sign.exists() and holder.is_alive():
         time.sleep(0.005)
     os.kill(holder.pid or 0, signal.SIGSTOP)
     row = {"text": f"the film was {rng.random():.17f}", "label": "pos"}
@@ -93,18 +89,18 @@ def _stop_before_a_server(path: Path, server: ForkedServer, rng: random.Random, 
         try:
             status, answer = server.ask(method, address, body, timeout=_WAIT + _MARGIN)
         except OSError as error:
-            plan.tally.blame("wrong", f"{address} with {folder.name} locked: {error!r} after {_waited(began)}")
+            plan.tally.blame("wrong", f"{address} with the folder held ({how}): {error!r} after {_waited(began)}")
             continue
         if status not in ({200} if address == "/predict" else {200, 201, 503}):
-            plan.tally.blame("wrong", f"{address} with {folder.name} locked: {status} {answer!r:.200}")
+            plan.tally.blame("wrong", f"{address} with the folder held ({how}): {status} {answer!r:.200}")
     plan.tally.tried += 1
     kill(holder)
 
 
-def hold(folder: Path, held: Path) -> None:
-    """Take a lock, say so, and keep it."""
-    with locked(folder):
-        held.touch()
+def hold(folder: Path, sign: Path, how: str) -> None:
+    """Begin a change, say so, and never end it."""
+    with held(folder, how):
+        sign.touch()
         time.sleep(3600)
 
 

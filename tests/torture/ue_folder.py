@@ -7,23 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from knn_ue.pipeline.editing import (
-    add_rows,
-    compact_stores,
-    edit,
-    edit_stores,
-    open_folder,
-    remove_rows,
-    save_tuned,
-)
 
 from knn_ue import UncertaintyPipeline
-from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.errors import InvalidInputError, StaleFolderError
 from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.adjusting import with_index
+from knn_ue.pipeline.domains import adapt_fitted, forget_domain
+from knn_ue.pipeline.fitted import add_rows
 from knn_ue.pipeline.fitting import refit
-from knn_ue.pipeline.folder import read_fitted
-from knn_ue.stores import Datastore, IndexOptions
+from knn_ue.pipeline.folder import OpenedFolder, save_pipeline, save_tuned
+from knn_ue.stores import Datastore, IndexOptions, compact_folder, remove_from_all
 from knn_ue.types import Outputs
 from torture.ledger import Ledger
 from torture.tally import Tally
@@ -32,24 +25,18 @@ _INDEXES = (IndexOptions(), IndexOptions(factory="IVF2,Flat", n_probe=2), IndexO
 _MOST_ROWS = 300
 
 
-class OutdatedError(StorageError):
-    """A store of yesterday was refused, as it must be, whoever changed the folder since."""
-
-
 def write_for_ever(path: Path, ledger_path: Path, seed: int, alone: bool) -> None:
     """Change a UE folder until killed, as servers, commands and notebooks do, and note what was acknowledged.
 
-    A writer that is not `alone` may be refused; one that is may not.
+    A writer that is not `alone` may be told that what it opened is another folder now; one that is may not.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rng, ledger = random.Random(seed), Ledger(ledger_path)
     pipe = UncertaintyPipeline.load(path, device="cpu")
     while True:
         try:
-            change_once(path, ledger, rng, pipe, alone=alone)
-        except OutdatedError:
-            pipe = pipe.reloaded(path)
-        except StorageError as error:
+            pipe = change_once(path, ledger, rng, pipe, alone=alone)
+        except StaleFolderError as error:
             if alone:
                 ledger.broke(error)
             pipe = pipe.reloaded(path)
@@ -58,45 +45,56 @@ def write_for_ever(path: Path, ledger_path: Path, seed: int, alone: bool) -> Non
             raise
 
 
-def change_once(path: Path, ledger: Ledger, rng: random.Random, pipe: UncertaintyPipeline, *, alone: bool) -> None:
-    """Make one random change."""
+def change_once(
+    path: Path, ledger: Ledger, rng: random.Random, pipe: UncertaintyPipeline, *, alone: bool
+) -> UncertaintyPipeline:
+    """Make one random change, and return the pipeline to go on with."""
     action = rng.random()
-    stores = list(pipe.calibrator_.stores.values())
-    if action < 0.4 or (action < 0.5 and len(stores) > 1):
+    if action < 0.25:
         new = new_rows(pipe.validation_, rng)
-        ids = edit_stores(path, lambda calibrator: add_rows(calibrator, new).tolist())
-        ledger.added(ids, list(new.texts or ()))
-    elif action < 0.5:  # by a store that may be of yesterday: then it must refuse
+        ledger.added(
+            pipe.opened.edit(lambda fitted: (fitted, add_rows(fitted.calibrator, new).tolist())), texts_of(new)
+        )
+    elif action < 0.45:
         new = new_rows(pipe.validation_, rng)
-        store = stores[-1]
-        assert isinstance(store, Datastore)
-        try:
-            added = store.add(new.features, new.labels, texts=list(new.texts or ()))
-        except StorageError as error:
-            raise OutdatedError(str(error)) from error
-        ledger.added(added.tolist(), list(new.texts or ()))
-    elif action < 0.66:
-        _remove(path, ledger, rng)
-    elif action < 0.74:
-        edit_stores(path, lambda calibrator: compact_stores(calibrator.stores.values()))
+        ledger.added(add_rows(pipe.calibrator_, new).tolist(), texts_of(new))
+    elif action < 0.6:
+        _remove(pipe, ledger, rng)
+    elif action < 0.68:
+        compact_folder(path)
+        return pipe.reloaded(path)
+    elif action < 0.78:
+        pipe.opened.edit(lambda fitted: (refit(fitted, copy(fitted.calibrator)), None))
     elif action < 0.86:
-        edit(path, lambda fitted: (refit(fitted, copy(fitted.calibrator)), None))
+        pipe.opened.edit(lambda fitted: _adapted(fitted, rng))
     elif action < 0.94 or not alone:
-        opened = open_folder(path)
-        index = rng.choice(_INDEXES)
-        save_tuned(opened, with_index(opened.fitted, index), index)
+        opened, index = OpenedFolder.open(path), rng.choice(_INDEXES)
+        save_tuned(opened, opened.live.seen, with_index(opened.fitted, index), index)
+        return pipe.reloaded(path)
     else:
-        UncertaintyPipeline.load(path, device="cpu").save(path)
+        pipe.opened.refresh()
+        save_pipeline(path, pipe.encoder, pipe.opened.fitted)
+        return pipe.reloaded(path)
+    return pipe
 
 
-def _remove(path: Path, ledger: Ledger, rng: random.Random) -> None:
-    ids = sorted(rows_of(read_fitted(path)))
-    some = rng.sample(ids, max(1, len(ids) - _MOST_ROWS))
+def _adapted(fitted: Fitted, rng: random.Random) -> tuple[Fitted, None]:
+    """Give a domain labels, or forget one."""
+    name = f"domain {rng.randrange(3)}"
+    if name in fitted.domains and rng.random() < 0.5:
+        return forget_domain(fitted, name), None
+    rows = np.array(rng.sample(range(len(fitted.validation)), 30))
+    return adapt_fitted(fitted, fitted.validation.take(rows), domain=name, force=True)[0], None
+
+
+def _remove(pipe: UncertaintyPipeline, ledger: Ledger, rng: random.Random) -> None:
+    ids = sorted(rows_of(pipe.fitted_))
     if len(ids) < 40:  # the calibrator needs its neighbors
         return
+    some = rng.sample(ids, max(1, len(ids) - _MOST_ROWS))
     ledger.removing(some)
     try:
-        edit_stores(path, lambda calibrator: remove_rows(calibrator.stores.values(), some))
+        remove_from_all(pipe.calibrator_.stores, some)
     except InvalidInputError as error:
         if "is not stored" not in str(error):  # another writer was quicker
             raise
@@ -111,6 +109,11 @@ def new_rows(validation: Outputs, rng: random.Random) -> Outputs:
     return replace(validation.take(np.array(rows)), texts=texts, pairs=None)
 
 
+def texts_of(outputs: Outputs) -> list[str]:
+    """Return the texts of new rows."""
+    return list(outputs.texts or ())
+
+
 def rows_of(fitted: Fitted) -> dict[int, str | None]:
     """Return id -> text of what is stored."""
     store = list(fitted.calibrator.stores.values())[-1]
@@ -122,7 +125,7 @@ def rows_of(fitted: Fitted) -> dict[int, str | None]:
 def check(path: Path, ledger: Ledger, tally: Tally, place: str, *, whole: bool = False) -> None:
     """Count what is lost or wrong in a folder that nobody writes to now; `whole` also loads the model and asks it."""
     try:
-        fitted = read_fitted(path)
+        fitted = OpenedFolder.open(path).fitted
         found = rows_of(fitted)
         probs = fitted.calibrator.predict_proba(fitted.validation)
         if whole:

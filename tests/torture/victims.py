@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,12 @@ import numpy as np
 
 from knn_ue import UncertaintyPipeline
 from knn_ue.methods import METHODS, load_calibrator, make_calibrator
-from knn_ue.stores import Datastore, IndexOptions
+from knn_ue.pipeline import Fitted
+from knn_ue.pipeline.domains import adapt_fitted
+from knn_ue.pipeline.fitted import add_rows
+from knn_ue.pipeline.fitting import refit
+from knn_ue.pipeline.folder import OpenedFolder
+from knn_ue.stores import Datastore, IndexOptions, remove_from_all
 from knn_ue.toy import pockets
 from knn_ue.types import Outputs
 from tiny_models import ROWS, save_tiny_model
@@ -43,7 +49,7 @@ class Victim:
 
 
 def make_store(path: Path, options: IndexOptions) -> None:
-    """Write a datastore whose journal holds added and removed rows."""
+    """Write a datastore whose database holds added and removed rows."""
     rng = np.random.default_rng(0)
     keep = options.recompute
     built = Datastore.build(
@@ -95,12 +101,22 @@ def use_calibrator(path: Path) -> Any:
 
 
 def make_ue(path: Path, task: str, method: str) -> None:
-    """Write a UE folder with a tiny model, a threshold and added examples."""
+    """Write a UE folder with a tiny model, a threshold, and what came later: examples, a refit, a domain."""
     model = save_tiny_model(path.parent / f"{path.name}-model", family="bert", task=task)
     pipe = UncertaintyPipeline.from_pretrained(model, task, device="cpu")
     rows = ROWS[task]
     pipe.fit(rows(60), rows(40, start=100), method=method, n_neighbors=N_NEIGHBORS, target_risk=0.9, delta=0.3)
     pipe.save(path)
+    opened = OpenedFolder.open(path)
+    if stores := opened.fitted.calibrator.stores:
+        ids = add_rows(opened.fitted.calibrator, opened.fitted.validation.take(np.arange(3)))
+        remove_from_all(stores, [1, int(ids[0])])
+
+    def change(fitted: Fitted) -> tuple[Fitted, None]:
+        changed = refit(fitted, copy(fitted.calibrator))
+        return adapt_fitted(changed, fitted.validation, domain="other", force=True)[0], None
+
+    opened.edit(change)
 
 
 def use_ue(path: Path) -> Any:

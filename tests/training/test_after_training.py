@@ -5,9 +5,9 @@ import pytest
 
 from knn_ue.training import TrainingOptions
 from knn_ue.training.finetune import finetune
-from knn_ue.training.posterior import Posterior
-from knn_ue.training.sngp import Sngp
-from knn_ue.training.spectral import SpectralTraining, bounded_layers
+from knn_ue_lab.training.posterior import Posterior
+from knn_ue_lab.training.sngp import Sngp
+from knn_ue_lab.training.spectral import SpectralTraining, bounded_layers
 from tiny_models import CLASS_NAMES, ROWS, TASKS, save_tiny_model
 
 torch = pytest.importorskip("torch")

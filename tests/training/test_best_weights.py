@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from knn_ue.heads.spectral import bound_layer  # noqa: E402
 from knn_ue.training.best_weights import BestWeights  # noqa: E402
+from knn_ue_lab.heads.spectral import bound_layer  # noqa: E402
 
 
 @pytest.fixture

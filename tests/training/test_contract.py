@@ -151,7 +151,7 @@ def test_every_bounded_layer_is_within_its_bound_after_training(trained):
     method = METHODS[trained.name].training()
     if not hasattr(method, "bound"):
         pytest.skip("it bounds no layer")
-    from knn_ue.training.spectral import bounded_layers
+    from knn_ue_lab.training.spectral import bounded_layers
 
     layers = bounded_layers(load(trained).model)
 

@@ -325,7 +325,7 @@ def test_an_unknown_validation_label_is_named_before_training(start, tmp_path):
 
 
 def test_a_head_may_learn_at_its_own_rate_under_the_same_schedule(start, tmp_path):
-    from knn_ue.training.posterior import Posterior
+    from knn_ue_lab.training.posterior import Posterior
 
     moved = {}
     for rate in (1e-9, 1e-2):

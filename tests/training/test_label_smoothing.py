@@ -3,8 +3,8 @@
 import pytest
 
 from knn_ue.errors import InvalidInputError
-from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.training.options import TrainingOptions
+from knn_ue_lab.training.label_smoothing import LabelSmoothing
 from tiny_models import ROWS, save_tiny_model
 
 torch = pytest.importorskip("torch")

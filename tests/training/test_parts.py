@@ -9,8 +9,8 @@ import pytest
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.training import TrainingOptions
 from knn_ue.training.folder import RECORD, disk_errors, new_model_folder, read_record, write_record
-from knn_ue.training.posterior import Posterior
 from knn_ue.training.trainer import LengthBatches
+from knn_ue_lab.training.posterior import Posterior
 
 LENGTHS = np.random.default_rng(0).integers(1, 100, size=1000).tolist()
 

@@ -5,10 +5,10 @@ import time
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.detection import DETECTORS, Detector
 from knn_ue.entities import TagSet, find_entities
 from knn_ue.familiarity import span_means
 from knn_ue.types import Outputs
+from knn_ue_lab.detection import DETECTORS, Detector
 from knn_ue_reproduce.answers import Answers
 from knn_ue_reproduce.cells import Arrays, Content
 from knn_ue_reproduce.kept_answers import pack

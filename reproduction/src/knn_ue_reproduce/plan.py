@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from knn_ue.detection import DETECTORS
+from knn_ue_lab.detection import DETECTORS
 from knn_ue_reproduce.indexes import paper_indexes
 from knn_ue_reproduce.measures import OURS
 from knn_ue_reproduce.published import PUBLISHED, PublishedTable

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from knn_ue.arrays import FloatArray
-from knn_ue.calibrators import ProximityCalibration
 from knn_ue.demo.cache import key_of
 from knn_ue.entities import find_entities
 from knn_ue.familiarity import span_means
 from knn_ue.types import Outputs, Prediction
+from knn_ue_lab.calibrators import ProximityCalibration
 from knn_ue_reproduce.answers import Answers, answers_of
 from knn_ue_reproduce.cells import CellName
 from knn_ue_reproduce.task_data import SetRows

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from knn_ue.arrays import check_choice, check_positive
 from knn_ue.errors import InvalidInputError
-from knn_ue.training.label_smoothing import LabelSmoothing
+from knn_ue_lab.training.label_smoothing import LabelSmoothing
 from knn_ue_reproduce.cells import CellName, CellStore, Content
 from knn_ue_reproduce.lengths import length_aurocs
 from knn_ue_reproduce.markdown import picture_file, to_markdown

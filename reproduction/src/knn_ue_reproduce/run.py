@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from knn_ue.errors import KnnUeError
-from knn_ue.training.label_smoothing import LabelSmoothing
+from knn_ue_lab.training.label_smoothing import LabelSmoothing
 from knn_ue_reproduce.cells import CellName, Content
 from knn_ue_reproduce.detect import detection_cell
 from knn_ue_reproduce.score import score_cell, score_name

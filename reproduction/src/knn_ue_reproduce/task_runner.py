@@ -14,10 +14,10 @@ from knn_ue.errors import StorageError
 from knn_ue.training import TrainingOptions
 from knn_ue.training.folder import read_record
 from knn_ue.training.frozen import n_frozen_layers
-from knn_ue.training.label_smoothing import LabelSmoothing
 from knn_ue.training.method import TrainingMethod
 from knn_ue.training.options import Precision
 from knn_ue.types import Outputs
+from knn_ue_lab.training.label_smoothing import LabelSmoothing
 from knn_ue_reproduce.cells import REVISION, CellName, CellStore, Content
 from knn_ue_reproduce.remembered_layers import remembered
 from knn_ue_reproduce.scales import Scale

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from knn_ue.data import Task
-from knn_ue.detection import DETECTORS
 from knn_ue.methods import METHODS, Method, Search
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import TASKS
 from knn_ue.training.method import TrainingMethod
+from knn_ue_lab.detection import DETECTORS
 
 PASSES = "mc-dropout"
 ENTITY_PLATT = "platt-entity"  # a method of these experiments only: the softmax, and `EntityPlatt` on top

@@ -10,41 +10,29 @@ from knn_ue.calibrators.contract import (
     take_found,
 )
 from knn_ue.calibrators.density_aware import DensityAwareCalibration
-from knn_ue.calibrators.density_softmax import DensitySoftmax
-from knn_ue.calibrators.isotonic import IsotonicCalibration
 from knn_ue.calibrators.knn import KnnUE
 from knn_ue.calibrators.knn_entity import KnnUEEntity
 from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
-from knn_ue.calibrators.nuq import NonparametricUncertainty
-from knn_ue.calibrators.procal import ProximityCalibration, ProximitySpace
-from knn_ue.calibrators.sdm import SdmActivation
 from knn_ue.calibrators.softmax import SoftmaxResponse
-from knn_ue.calibrators.structured_scaling import MatrixScaling, VectorScaling
 from knn_ue.calibrators.temperature import TemperatureScaling
 from knn_ue.calibrators.verdict import Verdict
+from knn_ue.calibrators.verified import Verified
 
 __all__ = [
     "Calibrator",
     "ClassStatistics",
     "DensityAwareCalibration",
-    "DensitySoftmax",
     "Found",
-    "IsotonicCalibration",
     "KnnUE",
     "KnnUEEntity",
     "LogitScaling",
     "MahalanobisScaling",
-    "MatrixScaling",
-    "NonparametricUncertainty",
-    "ProximityCalibration",
-    "ProximitySpace",
-    "SdmActivation",
     "SoftmaxResponse",
     "Stores",
     "TaggedAnswer",
     "TemperatureScaling",
-    "VectorScaling",
     "Verdict",
+    "Verified",
     "adapt_calibrator",
     "labeled_scores",
     "take_found",

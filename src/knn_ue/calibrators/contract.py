@@ -24,8 +24,9 @@ from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_folder, to_plain, write_folder
 from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
-from knn_ue.stores import NeighborStore, WritableStore, open_store
+from knn_ue.stores import FolderStore, NeighborStore, open_store
 from knn_ue.types import Neighbors, Outputs, Prediction
+from knn_ue.verifying.opened import Gain
 from knn_ue.weighting import Explanation
 
 Found = Mapping[str, Neighbors]  # what each store found, by the store's name
@@ -45,14 +46,25 @@ class TaggedAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Common:
+class Common:
     """What a folder holds of every calibrator; `n_classes` is None where it needed no fit."""
 
     n_classes: Annotated[int, Interval(ge=2, le=MAX_CLASSES)] | None
     log_scales: dict[str, Annotated[float, Interval(ge=-LARGEST, le=LARGEST)]] = field(default_factory=dict)
 
 
-_COMMON = tuple(one.name for one in fields(_Common))
+_COMMON = tuple(one.name for one in fields(Common))
+_KINDS: dict[str, "type[Calibrator]"] = {}
+
+
+def calibrator_kind(kind: str) -> "type[Calibrator]":
+    """Return the calibrator of this kind; ValueError where there is none."""
+    if kind not in _KINDS:
+        raise ValueError(
+            f"a {kind[:40]!r}, a calibrator that is not installed: upgrade knn-ue, or install the package that brings "
+            "it, such as knn-ue-lab"
+        )
+    return _KINDS[kind]
 
 
 class Calibrator(Shown, ABC):
@@ -90,6 +102,21 @@ class Calibrator(Shown, ABC):
     n_classes_: int
     log_scales: Mapping[str, float] = MappingProxyType({})
     """The log of what scores are scaled by in a domain: of "rows", "entities" and "sentences"; 0 where not named."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):
+            _KINDS[cls.kind] = cls
+
+    @property
+    def plain(self) -> "Calibrator":
+        """The calibrator of the method: itself, unless a verifier stands beside it."""
+        return self
+
+    @property
+    def gain(self) -> Gain | None:
+        """What the verifier beside it gained in the fit, None where there is none."""
+        return None
 
     def facts(self) -> dict[str, object]:
         """Return a summary, by name: its stores, and what was fitted."""
@@ -184,6 +211,18 @@ class Calibrator(Shown, ABC):
         del outputs, found
         return None
 
+    def scores_as_new(self) -> FloatArray | None:
+        """Return the scores (n,) of the rows it was fitted on as if they were new; None where it cannot tell."""
+        return None
+
+    def suggestion_gain(self) -> tuple[float, float] | None:
+        """Return the share of given answers that is right, and with what would be suggested; None where none were."""
+        return None
+
+    def rivals(self) -> "Mapping[str, Calibrator]":
+        """Return plain methods that were fitted on the same rows and that evaluations show beside it, by name."""
+        return {}
+
     def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
         """Return for each row the terms of its weight and its `top` nearest examples; raise unless it `explains`."""
         del outputs, top, found
@@ -206,7 +245,7 @@ class Calibrator(Shown, ABC):
 
     def save(self, path: str | Path) -> None:
         """Write everything to the folder `path` in one step; a store that lives in the folder stays as it is."""
-        lives = [store.live for store in self.stores.values() if isinstance(store, WritableStore)]
+        lives = [store.live for store in self.stores.values() if isinstance(store, FolderStore)]
         for live in lives:
             if live is not None and live.path.resolve() == Path(path).resolve():
                 live.put("", *self.to_state())
@@ -227,7 +266,7 @@ class Calibrator(Shown, ABC):
     def to_state(self) -> tuple[Plain, Arrays]:
         """Return what was fitted, as plain JSON and arrays, by the rules by which it is read."""
         self._check_ready(None)
-        common = _Common(n_classes=getattr(self, "n_classes_", None), log_scales=dict(self.log_scales))
+        common = Common(n_classes=getattr(self, "n_classes_", None), log_scales=dict(self.log_scales))
         arrays = self._arrays()
         try:
             check_arrays(arrays, self.ARRAYS)
@@ -241,7 +280,7 @@ class Calibrator(Shown, ABC):
         if stores is None:
             stores = {name: open_store(inner) for name, inner in part.parts.items()}
         with as_written(part.where, cls.kind):
-            common = from_plain(_Common, {name: part.state[name] for name in _COMMON if name in part.state})
+            common = from_plain(Common, {name: part.state[name] for name in _COMMON if name in part.state})
             own = from_plain(cls.State, {name: value for name, value in part.state.items() if name not in _COMMON})
             check_arrays(part.arrays, cls.ARRAYS)
             calibrator = cls.__new__(cls)

@@ -4,37 +4,40 @@ It needs texts and answers, nothing of the judged model: see `knn_ue.verifying`.
 that counts too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from knn_ue.answers import Explanation, NeighborExample, class_name
-from knn_ue.arrays import FloatArray, check_positive, softmax
+from knn_ue.arrays import FloatArray, check_positive
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.calibrators.top_label import with_top
-from knn_ue.errors import InvalidInputError
+from knn_ue.calibrators.verdict_rivals import SHOWN, Compared, Rival
 from knn_ue.folder.schema import Arrays
+from knn_ue.folder.tensors import PackedTexts
 from knn_ue.reasons import percent
 from knn_ue.types import Outputs
 from knn_ue.verifying import (
     OTHER,
     UNSTATED,
-    Comparison,
     LabelParams,
     LabelVerifier,
     RawViews,
     Reader,
     VerdictExplanation,
-    compare,
     fit_labels,
     open_reader,
-    read_pairs,
+    read_outputs,
+    record,
 )
-from knn_ue.verifying.logistic import log_odds
+from knn_ue.verifying.comparison import scores_of_all
+from knn_ue.verifying.logistic import log_odds, sigmoid
+from knn_ue.verifying.views import inner_views
 
 _HALF = 0.25
+_TEXTS = "labeled"
 _LEAST_SHOWN = 0.05  # an own score that adds less to the log-odds goes without saying
 
 
@@ -64,6 +67,8 @@ class Verdict(Calibrator):
         params: LabelParams
 
     verifier_: LabelVerifier
+    texts_: PackedTexts
+    """The labeled rows as people read them, for explanations."""
 
     def __init__(self, reader: "str | Reader" = "instant") -> None:
         self.reader = reader
@@ -71,7 +76,8 @@ class Verdict(Calibrator):
     def facts(self) -> dict[str, object]:
         """Return a summary, by name."""
         facts = super().facts()
-        facts.pop("verifier", None)
+        for name in ("verifier", "texts"):
+            facts.pop(name, None)
         return facts | {"reader": self._reader().name}
 
     def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
@@ -80,16 +86,41 @@ class Verdict(Calibrator):
         check_positive(top, "top")
         self._check_ready(outputs)
         why = self.verifier_.explain(self._read(outputs), outputs.predicted, self._own(outputs), top=top)
-        return [self._explanation(outputs, why, row) for row in range(len(outputs))]
+        own = own_scores(outputs).tolist()
+        return [self._explanation(outputs, why, row, own[row]) for row in range(len(outputs))]
 
-    def compare(self, outputs: Outputs) -> Comparison:
-        """Return its scores of labeled `outputs` beside those of plain rivals learned from the same rows."""
-        self._check_ready(outputs)
-        labels = outputs.require_labels("comparing the verifier")
-        return compare(self.verifier_, self._read(outputs), outputs.predicted, labels, self._own(outputs))
+    def scores_as_new(self) -> FloatArray:
+        """Return what each labeled answer scores where its own label is left out."""
+        self._check_ready(None)
+        return self.verifier_.scores
+
+    def suggestion_gain(self) -> tuple[float, float]:
+        """Return the share of the labeled answers that is right, as given and with what would be suggested instead.
+
+        Each is judged as if it were new. Suggested is the likeliest other label where it is likelier than the answer.
+        """
+        fitted = self.verifier_
+        others = record.left_out_posterior(
+            fitted.left_out, fitted.gold, fitted.answers, n_answers=fitted.params.n_answers
+        )
+        probs = np.zeros((len(others), fitted.params.n_answers))
+        probs[:, : fitted.params.n_classes] = others
+        best = with_top(probs, fitted.answers, fitted.scores).argmax(axis=1)
+        return float((fitted.answers == fitted.gold).mean()), float((best == fitted.gold).mean())
+
+    def rivals(self) -> Mapping[str, Calibrator]:
+        """Return a constant per answer, the model's own score where there is one, and regressions."""
+        compared = Compared(self._scores_of_all)
+        has_own = self.verifier_.own is not None
+        return {shown: Rival(name, compared) for name, shown in SHOWN.items() if has_own or name != "platt"}
+
+    def _scores_of_all(self, outputs: Outputs) -> Mapping[str, FloatArray]:
+        inner = inner_views(self.verifier_.views, self._read(outputs))
+        return scores_of_all(self.verifier_, inner, outputs.predicted, self._own(outputs))
 
     def _fit(self, validation: Outputs, _found: Found, /) -> None:
         own = own_scores(validation)
+        self.texts_ = PackedTexts.pack(validation.texts or ())
         self.verifier_ = fit_labels(
             self._read(validation),
             validation.predicted,
@@ -111,11 +142,7 @@ class Verdict(Calibrator):
         return open_reader(self.reader) if isinstance(self.reader, str) else self.reader
 
     def _read(self, outputs: Outputs) -> RawViews:
-        if outputs.pairs is not None:
-            return read_pairs(self._reader(), outputs.pairs)
-        if outputs.texts is None:
-            raise InvalidInputError("the verifier reads texts, these Outputs have none: pass Outputs(texts=...)")
-        return self._reader().read(list(outputs.texts))
+        return read_outputs(self._reader(), outputs)
 
     def _own(self, outputs: Outputs) -> FloatArray | None:
         return own_scores(outputs) if self.verifier_.params.own_slope else None
@@ -124,28 +151,34 @@ class Verdict(Calibrator):
         return self.State(reader=self._reader().name, params=self.verifier_.params)
 
     def _arrays(self) -> Arrays:
-        return self.verifier_.state()[1]
+        return self.verifier_.state()[1] | self.texts_.to_arrays(_TEXTS)
 
     def _restore(self, state: State, arrays: Arrays) -> None:
         self.reader = state.reader
-        self.verifier_ = LabelVerifier.restored(state.params, arrays)
+        self.texts_ = PackedTexts.from_arrays(arrays, _TEXTS)
+        shown = self.texts_.to_arrays(_TEXTS).keys()
+        kept = {name: array for name, array in arrays.items() if name not in shown}
+        self.verifier_ = LabelVerifier.restored(state.params, kept)
+        if len(self.texts_) != len(self.verifier_.gold):
+            raise ValueError("its texts are not those of its labeled rows")
 
-    def _explanation(self, outputs: Outputs, why: VerdictExplanation, row: int) -> Explanation:
+    def _explanation(self, outputs: Outputs, why: VerdictExplanation, row: int, own: float) -> Explanation:
         names = outputs.class_names or [f"class {number}" for number in range(outputs.n_classes)]
         given = int(outputs.predicted[row])
         base = self.verifier_.share_right
         raised, lowered = _reasons(why, row, base, given, names)
+        stated: float | None = None if np.isnan(own) else float(sigmoid(np.array(own)))
         return Explanation(
             text=None if outputs.texts is None else outputs.texts[row],
             label=names[given],
             score=float(why.score[row]),
-            raw_score=float(softmax(outputs.logits[row : row + 1])[0, given]),
+            raw_score=stated,
             **dict.fromkeys(_NO_TERMS),
             base_score=base,
             n_neighbors=why.rows.shape[1],
             raised_by=raised,
             lowered_by=lowered,
-            neighbors=_nearest(why, row, given, names),
+            neighbors=_nearest(why, row, given, names, self.texts_),
         )
 
 
@@ -179,28 +212,38 @@ def _reasons(
     probs, answer = why.distribution[row], names[given]
     own_share = float(probs[given]) if given < len(probs) else 0.0
     best = int(probs.argmax())
-    instead = "" if best == given else f", {names[best]} {percent(float(probs[best]))}"
+    probable = percent(float(probs[best]))
+    if best == given:
+        would = f'the verifier by itself would answer "{answer}" too ({probable})'
+    elif given < len(probs):
+        would = f'the verifier by itself would answer "{names[best]}" ({probable}; "{answer}" {percent(own_share)})'
+    else:
+        would = f'the verifier by itself would answer "{names[best]}" ({probable})'
     reader = why.slope * float(log_odds(np.array(own_share)))
     record = float(why.verifier[row]) - reader + why.bias - float(log_odds(np.array(base)))
     said, right = int(why.said[row]), int(why.right[row])
-    known = f"{answer} was right {right} of the {said} times it was said" if said else f"{answer} is a new answer"
-    terms = [
-        (reader, f"the reader by itself gives {answer} {percent(own_share)}{instead}"),
-        (record, known),
-    ]
+    times, were = "time" if said == 1 else "times", "was" if right == 1 else "were"
+    known = f'of {said} {times} it said "{answer}", {right} {were} right'
+    if not said:
+        known = f'no labeled row has the answer "{answer}"'
+    if given >= len(probs):
+        known = "an answer that is none of the labels counts as wrong"
+    terms = [(reader, would), (record, known)]
     if abs(own := float(why.own[row])) > _LEAST_SHOWN:
-        terms.append((own, f"the model's own score for it is {'high' if own > 0 else 'low'}"))
+        terms.append((own, f"its own score is {'higher' if own > 0 else 'lower'} than usual"))
     terms.sort(key=lambda term: -abs(term[0]))
     return tuple(text for term, text in terms if term > 0), tuple(text for term, text in terms if term <= 0)
 
 
-def _nearest(why: VerdictExplanation, row: int, given: int, names: Sequence[str]) -> tuple[NeighborExample, ...]:
+def _nearest(
+    why: VerdictExplanation, row: int, given: int, names: Sequence[str], texts: PackedTexts
+) -> tuple[NeighborExample, ...]:
     return tuple(
         NeighborExample(
             id=int(why.rows[row, place]),
             label=class_name(names, int(why.gold[row, place])),
             distance=float(1.0 - why.similarity[row, place]),
-            text=None,
+            text=texts[int(why.rows[row, place])],
             agrees=int(why.gold[row, place]) == given,
             given=class_name(names, int(why.given[row, place])),
         )

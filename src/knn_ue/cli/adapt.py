@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from knn_ue.data.columns import ColumnNames
 
 
-@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
+@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags", "answer", "confidence")
 def adapt(
     ue: Ue,
     labeled: Annotated[
@@ -88,7 +88,7 @@ def adapt(
         say(f"undo: knn-ue adapt {ue} --domain {domain} --undo")
 
 
-@takes_columns("text", "premise", "hypothesis", "tokens")
+@takes_columns("text", "premise", "hypothesis", "tokens", "answer", "confidence")
 def sample(
     ue: Ue,
     pool: Annotated[str, typer.Option("--input", metavar="POOL", help="Texts of the domain; labels are ignored.")],
@@ -135,6 +135,6 @@ def sample(
     fewer = "" if len(rows) == n else ", all different rows of the pool"
     typer.echo(f"{output}: {len(rows)} rows to label{fewer}")
     if form == "label-studio":
-        typer.echo(label_studio_config(pipe.task, pipe.class_names))
+        typer.echo(label_studio_config(pipe.task, pipe.encoder.labels))
     else:
-        say(f"fill in each label ({', '.join(pipe.class_names)}), then: knn-ue adapt {ue} --labeled {output}")
+        say(f"fill in each label ({', '.join(pipe.encoder.labels)}), then: knn-ue adapt {ue} --labeled {output}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _REPORT_DRAWS = 200
 
 
-@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags")
+@takes_columns("text", "label", "premise", "hypothesis", "tokens", "tags", "answer", "confidence")
 def evaluate(
     ue: Ue,
     test: Annotated[
@@ -111,7 +111,7 @@ def evaluate(
             calibrators,
             sets.test,
             sets.out_of_domain or None,
-            method=pipe.method_,
+            method=list(calibrators)[-1],
             n_bootstrap=draws,
             context=context,
             familiarity=pipe.familiarity_,
@@ -157,14 +157,20 @@ def _encoded(pipe: "UncertaintyPipeline", test: str, sources: dict[str, str], co
 
 
 def _calibrators(pipe: "UncertaintyPipeline", domain: str | None) -> "dict[str, Calibrator]":
-    """Return the fitted method and, to compare it with, temperature scaling fitted on the same rows."""
+    """Return the fitted method and, to compare it with, temperature scaling fitted on the same rows.
+
+    Answers that were given have no logits to scale: there the rivals of the method stand in for it.
+    """
     from knn_ue.methods import make_calibrator
     from knn_ue.pipeline.domains import calibrator_of
+    from knn_ue.pipeline.evaluating import compared
 
     fitted = pipe.fitted_
     calibrator = calibrator_of(fitted, domain)
+    if calibrator.judges_given:
+        return compared(calibrator, fitted.method)
     seen = fitted.validation.take(~fitted.held_out)
-    return {"temperature": make_calibrator("temperature", seen).fit(seen), fitted.method: calibrator}
+    return {"temperature": make_calibrator("temperature", seen).fit(seen), **compared(calibrator, fitted.method)}
 
 
 def _named(sources: list[str]) -> dict[str, str]:

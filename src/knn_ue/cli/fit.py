@@ -89,18 +89,22 @@ def fit(
             rich_help_panel="Neighbors",
         ),
     ] = None,
-    target_risk: Annotated[
+    target_precision: Annotated[
         float | None,
         typer.Option(
-            metavar="R",
-            help="Choose the threshold that keeps the share of wrong answers below R, such as 0.05.",
+            metavar="P",
+            help="Choose the threshold above which a share of at least P of the answers is right, such as 0.95.",
             rich_help_panel="Decisions",
         ),
+    ] = None,
+    target_risk: Annotated[
+        float | None,
+        typer.Option(metavar="R", help="The same as --target-precision 1 - R.", rich_help_panel="Decisions"),
     ] = None,
     delta: Annotated[
         float,
         typer.Option(
-            metavar="P", help="Allowed failure probability of the --target-risk guarantee.", rich_help_panel="Decisions"
+            metavar="D", help="Allowed failure probability of the promised precision.", rich_help_panel="Decisions"
         ),
     ] = 0.1,
     decision: Annotated[
@@ -125,6 +129,14 @@ def fit(
             "--robust", help="Fit on perturbed copies too: lower scores, for harder domains.", rich_help_panel="Method"
         ),
     ] = False,
+    verifier: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A small reader that judges the answers too: instant, auto (where it ranks better), or none.",
+            rich_help_panel="Method",
+        ),
+    ] = "none",
     task: Annotated[
         str | None,
         typer.Option(
@@ -164,10 +176,10 @@ def fit(
 ) -> None:
     """Store the training texts, fit a method on the validation texts, and write a UE folder.
 
-    The guarantee of --target-risk holds for texts of the same domain, and only if the validation rows were not used to
-    choose the model. Those that [bold]knn-ue train[/bold] sets aside were not.
+    The promise of --target-precision holds for texts of the same domain, and only if the validation rows were not used
+    to choose the model. Those that [bold]knn-ue train[/bold] sets aside were not.
 
-    Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
+    Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-precision 0.95[/bold]
 
     A language model needs no training: --prompt "Review: {text}\\nSentiment:" --label-word pos=positive ...
 
@@ -185,8 +197,16 @@ def fit(
             raise InvalidInputError("--answers takes the place of MODEL, --train and --validation: leave those out")
         pipe = UncertaintyPipeline.from_answers(reader=reader, task=task or "text")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
-            pipe.fit(answers, target_risk=target_risk, delta=delta, decisions=decisions, **columns)
+            warnings.filterwarnings("ignore", message="a precision of")  # printed below
+            pipe.fit(
+                answers,
+                target_precision=target_precision,
+                target_risk=target_risk,
+                delta=delta,
+                decisions=decisions,
+                false_alarm_rate=false_alarm_rate,
+                **columns,
+            )
         pipe.save(out)
         _tell_answers(out, pipe, as_json=as_json)
         return
@@ -200,7 +220,7 @@ def fit(
         else:
             pipe = _prompted(model, prompt, label_word or [], task, device)
     with progress_bars() as progress, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
+        warnings.filterwarnings("ignore", message="a precision of")  # printed below
         pipe.fit(
             train_rows,
             validation,
@@ -209,11 +229,13 @@ def fit(
             store=store,
             n_neighbors=neighbors,
             max_stored=max_stored,
+            target_precision=target_precision,
             target_risk=target_risk,
             delta=delta,
             decisions=decisions,
             false_alarm_rate=false_alarm_rate,
             robust=robust,
+            verifier=None if verifier == "none" else verifier,
             allow_leakage=allow_leakage,
             progress=progress,
             **columns,
@@ -229,6 +251,7 @@ def fit(
         done |= {"n_validation": len(fitted.validation), "truncated": pipe.encoder.n_truncated}
         done["threshold"] = None if threshold is None else asdict(threshold)
         done["decisions"] = [decision_to_plain(decision) for decision in fitted.decisions]
+        done["verifier"] = None if fitted.verifier_gain is None else asdict(fitted.verifier_gain)
         done["index"] = next((asdict(found.options) for found in tuned), None)
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
@@ -238,6 +261,9 @@ def fit(
     if index == "auto" and tuned:
         indexes = {str(found.options) for found in tuned}
         say(f"index: {', '.join(indexes)} (knn-ue index tune --thorough compares others)")
+    if (gain := fitted.verifier_gain) is not None:
+        used = "" if fitted.calibrator.gain is not None else " (not used: that may be chance)"
+        typer.echo(f"{gain}{used}")
     for made in fitted.decisions:
         typer.echo(str(made))
     if threshold is not None and not threshold.found:
@@ -271,7 +297,11 @@ def _tell_answers(out: Path, pipe: "UncertaintyPipeline", *, as_json: bool) -> N
     for made in fitted.decisions:
         typer.echo(str(made))
     if n_fitted < _RANKS_ONLY:
-        say(f"{n_fitted} labeled answers rank new ones, but their scores are hardly better calibrated than a constant")
+        say(f"{n_fitted} labeled answers rank new ones, but do not calibrate better than a constant: label 100 or more")
+    if (gain := fitted.calibrator.suggestion_gain()) is not None:
+        before, after = gain
+        helps = "predict --suggest gives them" if after > before else "so they would not help"
+        say(f"with suggestions {after:.1%} instead of {before:.1%} would be right, cross-fitted: {helps}")
     say(f"next: knn-ue predict {out} --input F --output scored.jsonl, or knn-ue evaluate {out} --test F")
 
 

@@ -12,7 +12,7 @@ import typer
 
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.folder import DATABASE, check_replaceable
-from knn_ue.methods import METHODS
+from knn_ue.methods import IN_THE_LAB, METHODS, check_method
 from knn_ue.tasks import TASKS, task_name
 
 MINILM = "minilm"
@@ -38,6 +38,12 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
         return name
 
     return check
+
+
+def _known_method(name: str) -> str:
+    if name in IN_THE_LAB:
+        check_method(name)
+    return one_of(METHODS)(name)
 
 
 def _ue_folder(path: Path) -> Path:
@@ -69,7 +75,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        callback=one_of(METHODS),
+        callback=_known_method,
         help=f"Method: {', '.join(METHODS)}.",
         rich_help_panel="Method",
     ),

@@ -62,6 +62,14 @@ def predict(
     top: Top = 5,
     domain: Domain = None,
     top_k: TopK = None,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest",
+            help="Of given answers: name the label that is likelier, where there is one.",
+            rich_help_panel="Answers",
+        ),
+    ] = False,
     on_error: Annotated[
         str,
         typer.Option(
@@ -137,7 +145,9 @@ def predict(
         extras=True,
         on_error=skipped or stop,
     )
-    ask = partial(pipe.predict_stream, abstain_below=abstain_below, top=top, top_k=top_k, domain=domain)
+    ask = partial(
+        pipe.predict_stream, abstain_below=abstain_below, top=top, top_k=top_k, domain=domain, suggest=suggest
+    )
     n_cut = n_again = 0
     try:
         with answers.open(resume=resume) as file:

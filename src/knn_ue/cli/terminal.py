@@ -106,6 +106,8 @@ def print_evaluation(evaluation: "Evaluation") -> None:
         metrics = list(table.scores[methods[0]])
         lines = [[STYLES[metric].heading, *(cell(table, method, metric) for method in methods)] for metric in metrics]
         print_table(["", *methods], lines, title=table.caption)
+    for note in evaluation.notes:
+        typer.echo(note)
 
 
 # A stop that is raised inside compiled code may be thrown away there (numpy does so while it inspects a list: measured,

@@ -77,6 +77,11 @@ class Encoder(Protocol):
         """
         ...
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the right answer of a row may be; `class_names` may hold other answers too."""
+        return self.class_names
+
     def words_of(self, text: str) -> RawText:
         """Return the words of a text to tag, as the model reads them; by default it is split at white space."""
         return split_words(text)

@@ -1,10 +1,12 @@
 """Answers that somebody else gave, as a judged model: of a closed model nothing is known but what it said.
 
-A row has the model's `answer`, and maybe how sure it was: `confidence` (0 to 1), `logprob` (of the answer), or
-`probabilities` (of each label). An answer that is no label ("I don't know", a refusal, an empty string) is an answer
+A row has the model's `answer`, and maybe how sure it was: `confidence` (0 to 1), `logprob` (of the answer),
+`probabilities` (of each label), or `samples` (what it answered when asked several times; without an `answer` the most
+frequent one counts). An answer that is no label ("I don't know", a refusal, an empty string) is an answer
 too: it counts as wrong, and where it comes often it has a class of its own.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,9 +65,14 @@ class GivenAnswers(Encoder):
         self.task: Task = task_name(task)
         if TASKS[self.task].is_tagging:
             raise InvalidInputError("given answers are labels of texts or pairs, got a tagging task: pass task='text'")
-        self.labels, self.off_list = tuple(labels), tuple(off_list)
-        self.class_names = (*self.labels, OTHER, *self.off_list)
+        self._labels, self.off_list = tuple(labels), tuple(off_list)
+        self.class_names = (*self._labels, OTHER, *self.off_list)
         self.options = options or GivenOptions()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What an answer should be one of."""
+        return self._labels
 
     @classmethod
     def of_examples(cls, task: str, examples: Sequence[Example], labels: Sequence[str] | None = None) -> Self:
@@ -127,6 +134,9 @@ def given_answer(example: Example, number: int = 0) -> tuple[str, float | None]:
     ('refund', 0.9048374180359595)
     """
     given = example.given or {}
+    samples = _samples(given.get("samples"), example.named(number))
+    if "answer" not in given and samples:
+        return max(samples, key=samples.count), _agreement(samples, max(samples, key=samples.count))
     if "answer" not in given:
         raise InvalidInputError(
             f"{example.named(number)} has no answer: name its column (answer='NAME'), or leave the row out",
@@ -140,7 +150,33 @@ def given_answer(example: Example, number: int = 0) -> tuple[str, float | None]:
             f"the answer of {example.named(number)} must be a string, got {str(answer)[:40]!r}: write its name"
         )
     said = str(answer).strip()
-    return said, _confidence(given, said, example.named(number))
+    stated = _confidence(given, said, example.named(number))
+    return said, _agreement(samples, said) if stated is None and samples else stated
+
+
+def _samples(samples: object, row: str) -> list[str]:
+    """Return what the model answered when it was asked several times; in tables it is a JSON list."""
+    if isinstance(samples, str) and samples.strip():
+        try:
+            samples = json.loads(samples)
+        except ValueError:
+            samples = None
+        if not isinstance(samples, list):
+            raise InvalidInputError(f'the samples of {row} must be a JSON list of answers: write ["one", "other"]')
+    if samples is None or samples == "" or (isinstance(samples, float) and math.isnan(samples)):
+        return []
+    if isinstance(samples, Mapping) or not isinstance(samples, Iterable):
+        raise InvalidInputError(f"the samples of {row} must be a list of answers, got {str(samples)[:40]!r}")
+    return [str(each).strip() for each in samples]
+
+
+def _agreement(samples: Sequence[str], answer: str) -> float:
+    """Return how sure samples make an answer: a share that a few samples cannot drive to 0 or 1.
+
+    >>> _agreement(["yes", "yes", "no"], "yes")
+    0.625
+    """
+    return (samples.count(answer) + 0.5) / (len(samples) + 1)
 
 
 def _confidence(given: Mapping[str, Any], answer: str, row: str) -> float | None:

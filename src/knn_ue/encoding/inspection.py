@@ -9,7 +9,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS, Task
 
 if TYPE_CHECKING:
-    from knn_ue.heads.base import Head
+    from knn_ue.encoding.heads import Head
 
 Pooling = Literal["cls", "last", "mean", "cls+mean", "pooled"]
 
@@ -198,7 +198,7 @@ def save_model(folder: Path, model: Any) -> None:
     if head is None:
         model.save_pretrained(folder)
         return
-    from knn_ue.heads.files import save_head
+    from knn_ue.encoding.heads import save_head
 
     state = {name: value for name, value in model.state_dict().items() if not name.startswith(f"{_PLACE}.")}
     model.save_pretrained(folder, state_dict=state)

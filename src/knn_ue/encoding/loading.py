@@ -216,7 +216,7 @@ def share_padding(model: Any, tokenizer: Any) -> None:
 def _load_head(path: str | Path) -> Any:
     from transformers.utils import cached_file
 
-    from knn_ue.heads.files import HEAD_FILE, load_head
+    from knn_ue.encoding.heads import HEAD_FILE, load_head
 
     with loading(path):
         file = cached_file(str(path), HEAD_FILE, _raise_exceptions_for_missing_entries=False)

@@ -1,7 +1,6 @@
 """What `fit` learns about entities, and what it then says of a sentence."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -98,10 +97,6 @@ class EntityModel:
         One that this evidence lacks has its usual value, which neither raises nor lowers the score.
         """
         return evidence.columns(self.ingredients, self.entity.center)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the model as plain JSON."""
-        return asdict(self)
 
     def check(self) -> None:
         """Raise ValueError unless the numbers, which may come from a folder, can be used together."""

@@ -3,7 +3,7 @@
 from knn_ue.evaluation.answered import AnsweredSet, SampleWeight, answered_sets, check_set_name
 from knn_ue.evaluation.comparison import Comparison, Kind, Verdict, compare
 from knn_ue.evaluation.definitions import DEFINITIONS, STYLES, UNDEFINED, Style
-from knn_ue.evaluation.evaluation import check_draws, evaluate, evaluate_sets
+from knn_ue.evaluation.evaluation import check_draws, evaluate, evaluate_sets, whether_it_pays
 from knn_ue.evaluation.tables import FAMILIARITY, RAW, TEST, Evaluation, EvaluationOptions, Table, bounds_of, escaped
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "escaped",
     "evaluate",
     "evaluate_sets",
+    "whether_it_pays",
 ]

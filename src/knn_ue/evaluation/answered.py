@@ -15,15 +15,17 @@ from knn_ue.arrays import (
     read_only,
     softmax,
 )
-from knn_ue.calibrators import Calibrator, ProximitySpace
+from knn_ue.calibrators import Calibrator
 from knn_ue.entities import SentenceReading, is_tagged
 from knn_ue.errors import InvalidInputError
+from knn_ue.evaluation.proximity import ProximitySpace
 from knn_ue.evaluation.tables import RAW, TEST
 from knn_ue.familiarity import Familiarity
 from knn_ue.metrics.weights import checked_weights
 from knn_ue.types import Outputs
 
 _ONE = "calibrated"
+_DIGITS = 14
 _ELSEWHERE = "out_of_domain"
 _MOST_NEAR = 2000  # validation rows to be near to: in tagging there are many thousand words
 
@@ -61,7 +63,9 @@ class AnsweredSet:
     def confidence(self, method: str) -> FloatArray:
         """Return the probability (n,) that a method gives the model's answers, as `Calibrator.predict` does."""
         given = self.probs[method][np.arange(len(self.outputs)), self.predicted]
-        return np.minimum(given, 1.0)  # rows may sum to a little more
+        given = np.minimum(given, 1.0)  # rows may sum to a little more
+        # A model may state the same confidence each time: what differs by the order of a sum alone is no ranking.
+        return given if self.outputs.decoded is None else np.round(given, _DIGITS)
 
     @property
     def counted(self) -> BoolArray:

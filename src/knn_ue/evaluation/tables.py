@@ -11,7 +11,7 @@ from knn_ue.errors import InvalidInputError, MissingExtraError
 from knn_ue.evaluation.definitions import STYLES, UNDEFINED, Style
 from knn_ue.folder import library_version
 from knn_ue.metrics import Interval
-from knn_ue.shown import table_html
+from knn_ue.shown import table_html, text_html
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,13 +124,14 @@ class Evaluation:
     `tables` holds all of it: "test"; for each out-of-domain set its name (where it has labels) and "name/detection",
     which has the column "familiarity" where that was given; for tag sequences also "test/entities" and
     "name/entities", and where a method has a score for whole sentences "test/sentences" and "name/sentences".
-    Iterating gives the names of the methods.
+    Iterating gives the names of the methods. `notes` are sentences about them.
     """
 
     n: int
     n_classes: int
     options: EvaluationOptions
     tables: Mapping[str, Table]
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, method: str) -> Mapping[str, float]:
         return self.tables[TEST][method]
@@ -145,7 +146,8 @@ class Evaluation:
         return self.to_markdown()
 
     def _repr_html_(self) -> str:
-        return "".join(table._repr_html_() for table in self.tables.values())
+        tables = "".join(table._repr_html_() for table in self.tables.values())
+        return tables + "".join(map(text_html, self.notes))
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a DataFrame with a row per table, method and metric: `value`, and `low`, `high` of its interval."""
@@ -171,7 +173,7 @@ class Evaluation:
             if table.intervals:
                 summary = f"{100 * self.options.level:g} % intervals from {self.options.n_bootstrap} bootstrap draws"
                 parts.append(f"<details><summary>{summary}</summary>\n\n{table.intervals_to_markdown()}\n\n</details>")
-        return "\n\n".join(parts) + "\n"
+        return "\n\n".join([*parts, *map(escaped, self.notes)]) + "\n"
 
     def to_json(self) -> str:
         """Return everything as JSON: fractions, null for a number that is not defined, [low, high] for an interval."""
@@ -186,7 +188,7 @@ class Evaluation:
             "n_classes": self.n_classes,
             "options": asdict(self.options),
             "tables": {name: table._to_plain() for name, table in self.tables.items()},
-        }
+        } | ({"notes": list(self.notes)} if self.notes else {})
 
 
 def _header(methods: Mapping[str, object]) -> list[str]:

@@ -1,61 +1,34 @@
 """`changes.db`: which fitted folder is current, and all that happened since, one transaction per acknowledged change.
 
-SQLite keeps it: rollback journal, `synchronous=FULL`, one writer at a time, readers never wait for long. A connection
-lives for one call. Several processes may write; who changes something first takes over what others changed, under the
-same lock. No write-ahead log: it needs shared memory, which network file systems lack, and leaves files beside the
-database that a copy would miss.
+SQLite keeps it: rollback journal, `synchronous=FULL`, one writer at a time, readers never wait for long. Several
+processes may write; who changes something first takes over what others changed, under the same lock.
 
 A folder may come from a stranger, so its database must have exactly our tables, pass SQLite's own check, and hold
 values of our types; every value is checked again where it is used.
 """
 
-import os
 import secrets
+import shutil
 import sqlite3
-import stat
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import RLock
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from knn_ue.arrays import MAX_CLASSES, FloatArray, IntArray
-from knn_ue.errors import KnnUeError, StorageError
-from knn_ue.folder.disk import RESTORE
+from knn_ue.errors import StorageError
+from knn_ue.folder.database import DATABASE, TABLES, connected
+from knn_ue.folder.disk import RESTORE, storage_errors
 from knn_ue.folder.part import FITTED, FORMAT, Added
 from knn_ue.folder.tensors import PackedTexts, valid_unicode
 
-DATABASE = "changes.db"
 MAX_ID = 1 << 62
 FOREVER = 1e6  # seconds
 _MAX_BLOB = 1 << 30  # SQLite's own limit is just below
-_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-_TABLES = {
-    "folder": """create table folder (
-        one integer primary key check (one = 1), format integer not null, fitted text not null, sha256 text not null,
-        change integer not null, mark text not null) strict""",
-    "added": """create table added (
-        id integer primary key autoincrement, label integer not null, text text, vector blob not null,
-        crc integer not null) strict""",
-    "removed": "create table removed (id integer primary key, change integer not null) strict",
-    "parts": """create table parts (
-        name text primary key, state text, arrays blob, change integer not null, crc integer not null) strict""",
-    "requests": "create table requests (key text primary key, asked text not null, answer text not null) strict",
-}
-_BUILT_IN = {"sqlite_sequence", "sqlite_autoindex_parts_1", "sqlite_autoindex_requests_1"}
-_NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_UNLOCK", "SQLITE_IOERR_CHECKRESERVEDLOCK")
-_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_MISMATCH")
-
-# SQLite must not be carried across a fork: a process forks between two transactions, never within one.
-_one_at_a_time = RLock()
-os.register_at_fork(
-    before=_one_at_a_time.acquire, after_in_parent=_one_at_a_time.release, after_in_child=_one_at_a_time.release
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,26 +167,26 @@ class Transaction:
 
 def head_of(folder: Path) -> Head:
     """Return what the folder is now."""
-    with _connected(folder, FOREVER) as database:
+    with connected(folder, FOREVER) as database:
         return _head(database, folder)
 
 
 def is_saved(folder: Path) -> bool:
     """Return whether the database names what was fitted; not so where the first save never ended."""
-    with _connected(folder, FOREVER) as database:
+    with connected(folder, FOREVER) as database:
         return _has(database) and bool(database.execute("select count(*) from folder").fetchone()[0])
 
 
 def read_changes(folder: Path, since: int = -1, after_id: int = -1, n_columns: int = 0) -> News:
     """Return what happened to the folder after the change `since` and the id `after_id`, as of one moment."""
-    with _connected(folder, FOREVER) as database:
+    with connected(folder, FOREVER) as database:
         database.execute("begin")
         return _news(database, _head(database, folder), since, after_id, n_columns)
 
 
 def check_database(folder: Path) -> None:
     """Raise unless the database is whole and ours: asked once, when a folder is opened."""
-    with _connected(folder, FOREVER) as database:
+    with connected(folder, FOREVER) as database:
         said = database.execute("pragma quick_check(1)").fetchone()[0]
         if said != "ok":
             raise StorageError(f"{folder / DATABASE} is damaged ({str(said)[:100]}): {RESTORE}")
@@ -221,10 +194,31 @@ def check_database(folder: Path) -> None:
 
 def copy_database(folder: Path, target: Path) -> Head:
     """Copy the database as it is at one moment to the new folder `target`; return what it says."""
-    with _connected(folder, FOREVER) as database, closing(sqlite3.connect(target / DATABASE)) as copy:
+    with connected(folder, FOREVER) as database, closing(sqlite3.connect(target / DATABASE)) as copy:
         database.backup(copy)
         copy.execute("pragma synchronous = full")
     return head_of(target)
+
+
+def discard_unsaved(folder: Path) -> None:
+    """Remove the database of a first save that failed, unless another process saved there meanwhile."""
+    with suppress(StorageError), connected(folder, 0) as database:
+        database.execute("begin immediate")
+        if not _has(database) or not database.execute("select count(*) from folder").fetchone()[0]:
+            for name in (DATABASE, f"{DATABASE}-journal"):
+                (folder / name).unlink(missing_ok=True)
+
+
+def remove_unnamed(folder: Path) -> None:
+    """Remove fitted folders that no transaction names; where another process is at work, a later write does so.
+
+    Within a turn, since a folder that somebody is about to name has no name yet.
+    """
+    with suppress(StorageError), transaction(folder, wait=0) as change:
+        for entry in folder.iterdir():
+            named = change.head is None or entry.name == change.head.fitted
+            if FITTED.fullmatch(entry.name) and not named and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
 
 
 @contextmanager
@@ -233,11 +227,11 @@ def transaction(folder: Path, *, wait: float = FOREVER, create: bool = False) ->
 
     Waits for the turn no longer than `wait` seconds.
     """
-    with _connected(folder, wait, create=create) as database:
+    with connected(folder, wait, create=create) as database:
         database.execute("begin immediate")
         try:
             if create and not database.execute("select count(*) from sqlite_schema").fetchone()[0]:
-                for sql in _TABLES.values():
+                for sql in TABLES.values():
                     database.execute(sql)
             empty = not database.execute("select count(*) from folder").fetchone()[0] if create else False
             change = Transaction(database, None if empty else _head(database, folder), folder)
@@ -272,57 +266,6 @@ def _commit(database: sqlite3.Connection, change: Transaction, folder: Path) -> 
             ) from error
 
 
-@contextmanager
-def _connected(folder: Path, wait: float, *, create: bool = False) -> Iterator[sqlite3.Connection]:
-    path = folder / DATABASE
-    with _one_at_a_time, _database_errors(path, wait):
-        _check_files(path, create=create)
-        mode = "rwc" if create else "rw"
-        database = sqlite3.connect(
-            f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=wait, isolation_level=None
-        )
-        with closing(database):
-            for pragma in ("trusted_schema = off", "cell_size_check = on", "synchronous = full", "temp_store = memory"):
-                database.execute(f"pragma {pragma}")
-            if database.execute("pragma journal_mode").fetchone()[0] == "wal":
-                raise StorageError(f"{path} is not a database of ours: {RESTORE}")
-            if create:
-                database.execute("pragma auto_vacuum = full")  # what was folded into a fitted part takes no space
-            # Truncated, not deleted: the end of a change is then synced too.
-            database.execute("pragma journal_mode = truncate")
-            _check_tables(database, path)
-            yield database
-
-
-def _check_files(path: Path, *, create: bool) -> None:
-    """Raise where opening the database could touch anything else: a link, a pipe, or a journal that names others."""
-    journal = path.with_name(f"{path.name}-journal")
-    for file in (path, journal):
-        if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
-            raise StorageError(f"{file} is not a plain file: do not trust this folder")
-    if not create and not path.exists():
-        if not path.parent.exists():
-            raise StorageError(f"the folder {path.parent} does not exist: check the path")
-        raise StorageError(
-            f"{path.parent} has no {DATABASE}, so it is not a knn-ue folder or was never saved completely: give a "
-            "folder that knn-ue fit or save wrote"
-        )
-    if journal.exists() and journal.stat().st_size >= 16:
-        with journal.open("rb") as content:
-            content.seek(-8, os.SEEK_END)
-            if content.read() == _SUPER_JOURNAL:
-                raise StorageError(f"{journal} names other files, as none of ours does: do not trust this folder")
-
-
-def _check_tables(database: sqlite3.Connection, path: Path) -> None:
-    found = dict(database.execute("select name, sql from sqlite_schema").fetchall())
-    if found and {name: sql for name, sql in found.items() if name not in _BUILT_IN} != _SCHEMA:
-        raise StorageError(f"{path} has other tables than ours: do not trust this folder")
-
-
-_SCHEMA = {name: sql.replace("create table", "CREATE TABLE", 1) for name, sql in _TABLES.items()}
-
-
 def _head(database: sqlite3.Connection, folder: Path) -> Head:
     columns = "format, fitted, sha256, change, mark"
     row = database.execute(f"select {columns} from folder").fetchone() if _has(database) else None
@@ -332,9 +275,10 @@ def _head(database: sqlite3.Connection, folder: Path) -> Head:
         raise StorageError(
             f"{folder} has format {row[0]}, this version reads {FORMAT}: refit, or upgrade with pip install -U knn-ue"
         )
-    if not FITTED.fullmatch(row[1]):
-        raise StorageError(f"{folder / DATABASE} names a folder that cannot be ours: do not trust this folder")
-    found = (folder / DATABASE).stat()
+    if not FITTED.fullmatch(row[1]) or not 0 <= row[3] < MAX_ID:
+        raise StorageError(f"{folder / DATABASE} names what cannot be ours: do not trust this folder")
+    with storage_errors(f"{folder} cannot be read", "check the path"):
+        found = (folder / DATABASE).stat()
     return Head(fitted=row[1], sha256=row[2], change=row[3], mark=row[4], place=(found.st_dev, found.st_ino))
 
 
@@ -383,27 +327,3 @@ def _added(rows: Sequence[tuple[int, int, str | None, bytes, int]], n_columns: i
     if not np.isfinite(vectors).all():
         raise StorageError(f"an example that was added has a feature that is no number: {RESTORE}")
     return Added(ids=ids, labels=labels, texts=PackedTexts.pack([text for _, _, text, *_ in rows]), vectors=vectors)
-
-
-@contextmanager
-def _database_errors(path: Path, wait: float) -> Iterator[None]:
-    """Turn what SQLite reports into one sentence."""
-    try:
-        yield
-    except KnnUeError:
-        raise
-    except sqlite3.Error as error:
-        name = getattr(error, "sqlite_errorname", "")
-        said = f"{path} cannot be used ({error})"
-        if name == "SQLITE_BUSY":
-            said = f"{path.parent} is still being written by another process after {wait:.3g} s: nothing was changed"
-            raise StorageError(f"{said}, try again") from error
-        if name in _NO_LOCKS or name.startswith("SQLITE_PROTOCOL"):
-            raise StorageError(f"{said}: its file system cannot lock files; keep the folder on a local disk") from error
-        if name.startswith(_DAMAGED) or isinstance(error, sqlite3.DataError) or "decode" in str(error):
-            raise StorageError(f"{said}: {RESTORE}") from error
-        if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-            raise StorageError(f"{said}: check the permissions of {path.parent}") from error
-        raise StorageError(f"{said}: nothing was changed; free space or check the disk, then try again") from error
-    except OSError as error:
-        raise StorageError(f"{path} cannot be used ({error.strerror or error}): check its permissions") from error

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,19 +11,20 @@ import numpy as np
 
 from knn_ue.errors import StorageError
 from knn_ue.folder.changes import (
-    DATABASE,
-    Head,
     StoredPart,
     Transaction,
     check_database,
     copy_database,
+    discard_unsaved,
     head_of,
     is_saved,
+    remove_unnamed,
     transaction,
 )
-from knn_ue.folder.disk import created_folder, storage_errors, sync_tree
+from knn_ue.folder.database import DATABASE
+from knn_ue.folder.disk import created_folder, replace_folder, storage_errors
 from knn_ue.folder.live import Live
-from knn_ue.folder.part import FITTED, Growing, Part, read_contents, read_tree, remove_others, write_tree
+from knn_ue.folder.part import FITTED, Growing, Part, read_contents, read_tree, write_tree
 
 _OURS = (DATABASE, f"{DATABASE}-journal")
 
@@ -40,16 +40,15 @@ def write_folder(path: str | Path, root: Part, *, later: Mapping[str, StoredPart
         new = not (folder / DATABASE).exists()
         try:
             with transaction(folder, create=True) as change:
-                fitted = _write_fitted(change, root, of_same=False)
+                _write_fitted(change, root, of_same=False)
                 for name, part in (later or {}).items():
                     change.put(name, part)
         except BaseException:
             if new:
-                for name in _OURS:
-                    with suppress(OSError):
-                        (folder / name).unlink(missing_ok=True)
+                discard_unsaved(folder)
             raise
-        remove_others(folder, fitted)
+        finally:
+            remove_unnamed(folder)
 
 
 def replace_fitted(live: Live, root: Part) -> None:
@@ -57,7 +56,7 @@ def replace_fitted(live: Live, root: Part) -> None:
 
     Parts with other names stay. Who opened the folder before, this process among them, must open it again.
     """
-    with live.change() as change, storage_errors(f"{live.path} cannot be written", "what it held is unchanged"):
+    with live.change() as change:
         _write_fitted(change, root, of_same=True)
 
 
@@ -68,8 +67,11 @@ def open_folder(path: str | Path, *, kind: str | None = None) -> Part:
     check_database(folder)
     while True:
         try:
-            _check_kind(folder, head, kind)
             tree = read_tree(folder / head.fitted, head.sha256)
+            if kind is not None and tree.kind != kind:
+                raise StorageError(
+                    f"{folder} holds a {tree.kind[:40]!r}, not a {kind!r}: load it with the class that saved it"
+                )
             return _living(tree, Live(folder, head, tree))
         except (StorageError, OSError):
             # A writer may have committed another fitted part and removed the files of this one.
@@ -84,33 +86,44 @@ def kind_of(path: str | Path) -> str:
     while True:
         head = head_of(folder)
         try:
-            return str(read_contents(folder / head.fitted, head.sha256)[""]["kind"])
+            return read_contents(folder / head.fitted, head.sha256)[""].kind
         except (StorageError, OSError):
             if head_of(folder).fitted == head.fitted:
                 raise
 
 
 def copy_folder(path: str | Path, target: str | Path) -> None:
-    """Copy a folder as it is at one moment to the new folder `target`, whatever others do to it meanwhile."""
-    folder, copy = Path(path), Path(target)
+    """Copy a folder as it is at one moment to the new folder `target`, whatever others do to it meanwhile.
+
+    The copy is there, whole, or not at all.
+    """
+    folder, copy = Path(path), Path(target).absolute()
     if os.path.lexists(copy) and (not copy.is_dir() or any(copy.iterdir())):
         raise StorageError(f"{copy} exists already: choose a new folder")
     head_of(folder)
-    with storage_errors(f"{copy} cannot be written", "the folder itself is unchanged"), created_folder(copy):
-        while True:
-            head = copy_database(folder, copy)
-            try:
-                shutil.copytree(folder / head.fitted, copy / head.fitted)
-            except (OSError, shutil.Error):
-                shutil.rmtree(copy / head.fitted, ignore_errors=True)
-                if head_of(folder).fitted == head.fitted:
-                    for name in _OURS:
-                        (copy / name).unlink(missing_ok=True)
-                    raise
-            else:
-                break
-        sync_tree(copy)
-    open_folder(copy)  # a copy that does not open is none
+    draft = copy.with_name(f".{copy.name}.{secrets.token_hex(4)}.draft")
+    with storage_errors(f"{copy} cannot be written", "the folder itself is unchanged"), created_folder(copy.parent):
+        try:
+            draft.mkdir()
+            _copy_as_it_is(folder, draft)
+            open_folder(draft)  # a copy that does not open is none
+            replace_folder(draft, copy)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy_as_it_is(folder: Path, copy: Path) -> None:
+    while True:
+        head = copy_database(folder, copy)
+        try:
+            shutil.copytree(folder / head.fitted, copy / head.fitted)
+        except (OSError, shutil.Error):
+            # A writer may have committed another fitted part and removed the files of this one.
+            shutil.rmtree(copy / head.fitted, ignore_errors=True)
+            if head_of(folder).fitted == head.fitted:
+                raise
+        else:
+            return
 
 
 def check_replaceable(folder: Path) -> None:
@@ -129,11 +142,12 @@ def check_replaceable(folder: Path) -> None:
         )
 
 
-def _write_fitted(change: Transaction, root: Part, *, of_same: bool) -> str:
+def _write_fitted(change: Transaction, root: Part, *, of_same: bool) -> None:
     fitted = f"fitted-{secrets.token_hex(8)}"
     folder = change.path / fitted
     try:
-        sha256 = write_tree(folder, root)
+        with storage_errors(f"{change.path} cannot be written", "what it held is unchanged"):
+            sha256 = write_tree(folder, root)
         tree = root.named().tree()
         growing = [part.growing for part in tree.values() if part.growing is not None]
         next_id = max([one.next_id for one in growing], default=0)
@@ -142,7 +156,6 @@ def _write_fitted(change: Transaction, root: Part, *, of_same: bool) -> str:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return fitted
 
 
 def _write_unfolded(change: Transaction, growing: list[Growing]) -> None:
@@ -154,12 +167,6 @@ def _write_unfolded(change: Transaction, growing: list[Growing]) -> None:
         change.insert(first.ids, first.labels, list(first.texts), vectors)
     if growing[0].removed is not None:
         change.remove(growing[0].removed)
-
-
-def _check_kind(folder: Path, head: Head, kind: str | None) -> None:
-    found = str(read_contents(folder / head.fitted, head.sha256)[""]["kind"])
-    if kind is not None and found != kind:
-        raise StorageError(f"{folder} holds a {found[:40]!r}, not a {kind!r}: load it with the class that saved it")
 
 
 def _living(part: Part, live: Live) -> Part:

@@ -12,8 +12,18 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StaleFolderError
-from knn_ue.folder.changes import FOREVER, Head, News, StoredPart, Transaction, head_of, read_changes, transaction
-from knn_ue.folder.part import Added, Part, remove_others
+from knn_ue.folder.changes import (
+    FOREVER,
+    Head,
+    News,
+    StoredPart,
+    Transaction,
+    head_of,
+    read_changes,
+    remove_unnamed,
+    transaction,
+)
+from knn_ue.folder.part import Added, Part
 from knn_ue.folder.schema import Arrays, Plain, as_written
 from knn_ue.folder.tensors import PackedTexts, arrays_from_bytes, arrays_to_bytes
 
@@ -129,13 +139,7 @@ class Live:
         """Remove examples from all stores by id; whether they are there is the stores' to know."""
         with self.change() as change:
             change.remove(ids)
-            nothing = Added(
-                ids=ids[:0],
-                labels=ids[:0],
-                texts=PackedTexts.pack([]),
-                vectors=np.empty((0, self._n_columns), np.float32),
-            )
-            self._after.append(lambda: self._tell(nothing, ids))
+            self._after.append(lambda: self._tell(Added.none(self._n_columns), ids))
 
     def put(self, name: str, state: Plain | None, arrays: Mapping[str, Any] | None = None) -> None:
         """Give the folder another part of this name; without a state, take it away."""
@@ -147,7 +151,7 @@ class Live:
     def _end(self, head: Head) -> None:
         """Tell the stores what was changed; where another fitted part took over, who has this one must open it."""
         if head.fitted != self.seen.fitted:
-            remove_others(self.path, head.fitted)
+            remove_unnamed(self.path)
             return
         self.seen = head
         for tell in self._after:

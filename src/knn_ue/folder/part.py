@@ -12,11 +12,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
@@ -55,6 +56,12 @@ class Added:
     texts: PackedTexts
     vectors: FloatArray
 
+    @classmethod
+    def none(cls, n_columns: int) -> "Added":
+        """Return no examples."""
+        ids = np.empty(0, np.int64)
+        return cls(ids=ids, labels=ids, texts=PackedTexts.pack([]), vectors=np.empty((0, n_columns), np.float32))
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -70,6 +77,11 @@ class Growing:
     next_id: int
     added: Added | None = None
     removed: IntArray | None = None
+
+    @property
+    def first_id(self) -> int:
+        """The least id that none of its arrays holds."""
+        return self.next_id if self.added is None else int(min([self.next_id, *self.added.ids[:1]]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,13 +130,6 @@ class Part:
         return replace(self, name=name, parts=parts)
 
 
-def remove_others(folder: Path, fitted: str) -> None:
-    """Remove what no transaction names any more; what cannot be removed now is removed by a later write."""
-    for entry in folder.iterdir():
-        if FITTED.fullmatch(entry.name) and entry.name != fitted and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
-
-
 def write_tree(folder: Path, root: Part) -> str:
     """Write all parts to the new folder `folder`, synced, and return the SHA-256 of its contents."""
     folder.mkdir()
@@ -156,7 +161,7 @@ def _write_part(folder: Path, part: Part) -> Plain:
         files.setdefault(path.name, fingerprint(path))
     grows = None
     if part.growing is not None:
-        grows = {"n_columns": part.growing.n_columns, "next_id": part.growing.next_id}
+        grows = {"n_columns": part.growing.n_columns, "next_id": part.growing.first_id}
     return {"kind": part.kind, "state": part.state, "files": files, "grows": grows}
 
 
@@ -180,7 +185,7 @@ class _Entry:
     grows: _Grows | None
 
 
-def read_contents(folder: Path, sha256: str) -> dict[str, Any]:
+def read_contents(folder: Path, sha256: str) -> dict[str, _Entry]:
     """Return what `fitted.json` says of each part, by the name of the part, after checking that it is the same file."""
     path = folder / CONTENTS
     if folder.is_symlink() or not os.path.lexists(path):
@@ -196,27 +201,25 @@ def read_contents(folder: Path, sha256: str) -> dict[str, Any]:
                 f"{folder.parent} has format {contents['format']!r}, this version reads {FORMAT}: refit, or upgrade "
                 "with pip install -U knn-ue"
             )
-        parts: dict[str, Any] = {**contents["parts"]}
-        if "" not in parts:
+        entries = {name: from_plain(_Entry, entry) for name, entry in contents["parts"].items()}
+        if "" not in entries:
             raise ValueError("it names no first part")
-        return parts
-
-
-def read_tree(folder: Path, sha256: str, *, trusted: bool = False) -> Part:
-    """Return the parts in an immutable folder after verifying every file; `trusted` ones were just written here."""
-    said = read_contents(folder, sha256)
-    with as_written(folder.parent, "table of contents"):
-        entries = {name: from_plain(_Entry, entry) for name, entry in said.items()}
         for name in entries:
             pieces = name.split("/") if name else []
             known = name.rpartition("/")[0] in entries
             if len(pieces) > _MAX_DEPTH or not known or not all(map(_PART_NAME.fullmatch, pieces)):
                 raise ValueError(f"{name[:80]!r} names no part")
+    return entries
+
+
+def read_tree(folder: Path, sha256: str) -> Part:
+    """Return the parts in an immutable folder after verifying every file."""
+    entries = read_contents(folder, sha256)
     _check_files(folder, entries)
 
     def part_of(name: str) -> Part:
         inner = [key for key in entries if key and key.rpartition("/")[0] == name]
-        part = _read_part(folder, name, entries[name], trusted=trusted)
+        part = _read_part(folder, name, entries[name])
         return replace(part, parts={key.rpartition("/")[2]: part_of(key) for key in inner})
 
     return part_of("")
@@ -237,10 +240,10 @@ def _check_files(folder: Path, entries: Mapping[str, _Entry]) -> None:
         raise StorageError(f"{odd} {what}: {RESTORE}")
 
 
-def _read_part(folder: Path, name: str, entry: _Entry, *, trusted: bool) -> Part:
+def _read_part(folder: Path, name: str, entry: _Entry) -> Part:
     paths = {file: folder / name / file for file in entry.files}
     for file, path in paths.items():
-        _verify(path, entry.files[file], trusted=trusted)
+        _verify(path, entry.files[file])
     arrays: Arrays = map_arrays(paths.pop(ARRAYS)) if ARRAYS in paths else {}
     grows = entry.grows
     return Part(
@@ -254,10 +257,10 @@ def _read_part(folder: Path, name: str, entry: _Entry, *, trusted: bool) -> Part
     )
 
 
-def _verify(path: Path, expected: _File, *, trusted: bool) -> None:
+def _verify(path: Path, expected: _File) -> None:
     with storage_errors(f"{path} cannot be read", RESTORE), open_plain_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size != expected.size:
             raise StorageError(f"{path} has {size} bytes instead of {expected.size}: it is damaged; {RESTORE}")
-        if not trusted and hashlib.file_digest(file, "sha256").hexdigest() != expected.sha256:
+        if hashlib.file_digest(file, "sha256").hexdigest() != expected.sha256:
             raise StorageError(f"{path} does not match its checksum: it is damaged or replaced; {RESTORE}")

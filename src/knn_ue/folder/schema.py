@@ -29,6 +29,7 @@ import numpy.typing as npt
 from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
 
 _RULES = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+_SHORT = {"missing": "missing", "unexpected_keyword_argument": "unknown", "json_invalid": "not JSON of valid Unicode"}
 
 Plain = dict[str, Any]
 Arrays = dict[str, npt.NDArray[Any]]
@@ -121,6 +122,8 @@ def _validated(record: type[Record], said: str) -> Record:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
+        if first["type"] in _SHORT:
+            raise ValueError(f"{place[:80]} is {_SHORT[first['type']]}") from None
         message = first["msg"][:1].lower() + first["msg"][1:]
         given = repr(first["input"])
         got = given if len(given) <= 60 else f"a {type(first['input']).__name__}"

@@ -1,6 +1,9 @@
 """Labeled answers that some model gave -> `Fitted`: one set of rows, of which each is scored as if it were new."""
 
+import string
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,14 +12,16 @@ from knn_ue.calibrators import Verdict
 from knn_ue.data import Columns
 from knn_ue.data.splits import half_of
 from knn_ue.decisions import Decision
-from knn_ue.encoding.given import GivenAnswers
-from knn_ue.errors import InvalidInputError
+from knn_ue.encoding.given import GivenAnswers, given_answer
+from knn_ue.errors import FitWarning, InvalidInputError
+from knn_ue.familiarity import FALSE_ALARM_RATE, Familiarity
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import fit_outputs
 from knn_ue.pipeline.rows import Rows, iter_examples
 from knn_ue.tasks import Task
 from knn_ue.verifying import Reader
 from knn_ue.verifying.labels import MIN_ROWS
+from knn_ue.verifying.topic import TopicSpace
 
 VERDICT = Verdict.kind
 
@@ -30,6 +35,7 @@ def fit_answers(
     decisions: Sequence[Decision],
     columns: Columns,
     seed: int,
+    false_alarm_rate: float = FALSE_ALARM_RATE,
 ) -> tuple[GivenAnswers, Fitted]:
     """Learn which answers to trust from labeled rows: each has an answer, and the label that is right.
 
@@ -42,12 +48,33 @@ def fit_answers(
         raise InvalidInputError(f"{examples[without].named(without)} has no label: label every row, or leave it out")
     _check_enough(len(examples), halved=bool(decisions))
     encoder = GivenAnswers.of_examples(task, examples, labels)
+    _warn_of_spelling([given_answer(example, number)[0] for number, example in enumerate(examples)], encoder.labels)
     outputs = encoder.encode(examples)
     held_out = np.zeros(len(outputs), dtype=bool)
     if decisions:
         held_out[sorted(half_of(len(outputs), second=True, seed=seed))] = True
     chosen = "instant" if reader == "auto" else reader
-    return encoder, fit_outputs(VERDICT, Verdict(chosen), outputs, held_out, decisions)
+    fitted = fit_outputs(VERDICT, Verdict(chosen), outputs, held_out, decisions)
+    space, scores = TopicSpace.measure(outputs)
+    familiarity = Familiarity(space, false_alarm_rate=false_alarm_rate).fit_scores(scores, outputs)
+    return encoder, replace(fitted, familiarity=familiarity)
+
+
+def _warn_of_spelling(answers: Sequence[str], labels: Sequence[str]) -> None:
+    """Warn of answers that are wrong by case or punctuation alone: "Refund." where the label is "refund"."""
+    bare = {_bare(label): label for label in labels}
+    alike = [answer for answer in answers if answer not in labels and _bare(answer) in bare]
+    if alike:
+        warnings.warn(
+            f"{len(alike)} answers are a label in other case or punctuation ({alike[0]!r}, the label is "
+            f"{bare[_bare(alike[0])]!r}) and count as wrong: write them alike",
+            FitWarning,
+            stacklevel=4,
+        )
+
+
+def _bare(text: str) -> str:
+    return text.strip(f"{string.punctuation} ").casefold()
 
 
 def _check_enough(n_rows: int, *, halved: bool) -> None:

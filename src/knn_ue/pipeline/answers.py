@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -85,6 +86,19 @@ def _as_given(answers: Sequence[Answer], examples: Sequence[Example]) -> list[An
     return found
 
 
+def with_suggestion(answer: AnyAnswer) -> AnyAnswer:
+    """Return the answer with the likeliest other label where that is likelier than what was given."""
+    if isinstance(answer, SentenceAnswer) or not answer.alternatives:
+        return answer
+    label, share = max(answer.alternatives.items(), key=itemgetter(1))
+    return replace(answer, suggested=label) if share > answer.score else answer
+
+
+def _said(example: Example) -> str | None:
+    """Return the words of an answer that was given with a row; None where none was."""
+    return None if example.given is None else given_answer(example)[0]
+
+
 def check_abstain_below(value: float | None) -> None:
     """Raise unless it is a probability or None."""
     if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
@@ -98,10 +112,17 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
     """
     labels = outputs.require_labels("a decision")
     names = class_names(outputs)
+    words = n_units = None
+    if outputs.groups is not None:
+        words = np.cumsum(np.diff(outputs.groups, prepend=-1) != 0) - 1
+        n_units = int(words[-1]) + 1
     if calibrator.reads_entities:
         reading = calibrator.read(outputs, found=found)
-        right = reading.spans.same_in(find_entities(outputs, labels))
-        return Scored(confidence=reading.scores, class_names=names, correct=right)
+        spans = reading.spans
+        right = spans.same_in(find_entities(outputs, labels))
+        return Scored(
+            confidence=reading.scores, class_names=names, correct=right, sentence=spans.sentence, n_units=n_units
+        )
     prediction = calibrator.predict(outputs, found=found)
     if outputs.groups is None or not metrics.mark_entities(names):
         return Scored(
@@ -111,6 +132,8 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
             predicted=prediction.predicted,
             correct=prediction.predicted == labels,
             labels=labels,
+            sentence=words,
+            n_units=n_units,
         )
     tags = np.array(names)
     entities = metrics.score_entities(
@@ -119,7 +142,13 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
         confidence=metrics.sentences(prediction.confidence, outputs.groups),
         aggregate="product",
     )
-    return Scored(confidence=entities.confidence, class_names=names, correct=entities.correct)
+    return Scored(
+        confidence=entities.confidence,
+        class_names=names,
+        correct=entities.correct,
+        sentence=find_entities(outputs, prediction.predicted).sentence,
+        n_units=n_units,
+    )
 
 
 def scored_answers(
@@ -256,6 +285,10 @@ def explain_outputs(
         lengths = [len(example.parts) for example in examples]
         return AnswerList(of_sentences(sentences, outputs, familiarity, lengths))
     explained = [replace(one, adapted_to=adapted_to) for one in calibrator.explain(outputs, top=top)]
+    if calibrator.judges_given and outputs.groups is None:
+        explained = [
+            replace(one, label=_said(example) or one.label) for one, example in zip(explained, examples, strict=True)
+        ]
     return AnswerList(explained if outputs.groups is not None else of_rows(explained, outputs, familiarity))
 
 
@@ -269,8 +302,8 @@ def check_explains(calibrator: Calibrator, method: str) -> None:
 
 
 def measurable(familiarity: Familiarity | None, *sets: Outputs) -> Familiarity | None:
-    """Return the familiarity where all sets have the views it looks at: outputs made before may have none."""
-    return familiarity if all(outputs.views is not None for outputs in sets) else None
+    """Return the familiarity where all sets have what it looks at: outputs made before may have no views."""
+    return familiarity if familiarity is not None and all(map(familiarity.space_.measures, sets)) else None
 
 
 def _known(entity: OfEntity, p_value: float, unfamiliar: bool) -> OfEntity:

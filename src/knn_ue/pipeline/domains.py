@@ -4,22 +4,23 @@
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from knn_ue.adapting import LARGEST_WEIGHT, LEAST_WEIGHT, MIN_ROWS, Adaptation, LabeledScores, adapt_units
 from knn_ue.answers import AnyAnswer
-from knn_ue.arrays import FloatArray, IntArray
+from knn_ue.arrays import FloatArray, IntArray, check_positive
 from knn_ue.calibrators import labeled_scores
 from knn_ue.calibrators.contract import Calibrator, Found, take_found
-from knn_ue.encoding import Example
+from knn_ue.encoding import Encoder, Example
+from knn_ue.encoding.inputs import windows
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import ArrayRule, check_arrays, from_plain, to_plain
 from knn_ue.folder.schema import Arrays
-from knn_ue.pipeline.answers import AbstainBelow, answer_examples
+from knn_ue.pipeline.answers import AbstainBelow, answer_examples, check_abstain_below, with_suggestion
 from knn_ue.pipeline.fitted import Domain, Fitted
 from knn_ue.types import Outputs
 
@@ -63,16 +64,19 @@ def adapt_fitted(
         fitted.calibrator, labeled, sample_weight=sample_weight, found=found
     )
     before = fitted.domains.get(domain)
-    familiarity = None
-    if fitted.familiarity is not None and labeled.views is not None:
+    familiarity = n_reference = None
+    if fitted.familiarity is not None and fitted.familiarity.space_.measures(labeled):
         familiarity = fitted.familiarity.mean_p_value(labeled)
+        n_reference = fitted.familiarity.n_reference(labeled)
     repeated: tuple[str, ...] = ()
     if add and before is not None and (random_sample or force):
         repeated = _repeated(domain, before.labeled["rows"], scores["rows"])
         familiarity = _joint_mean(before.adaptation, familiarity, scores["rows"].n_groups)
         scores = {unit: before.labeled[unit].joined(scores[unit]) for unit in scores}
         random_sample = random_sample and before.adaptation.random_sample
-    adaptation = adapt_units(scores, familiarity=familiarity, random_sample=random_sample, force=force)
+    adaptation = adapt_units(
+        scores, familiarity=familiarity, n_reference=n_reference, random_sample=random_sample, force=force
+    )
     adaptation = replace(adaptation, doubts=(*repeated, *adaptation.doubts))
     if not random_sample and not force:
         return fitted, adaptation
@@ -194,6 +198,56 @@ def answer_in_domains(
         shown = name or (DEFAULT if DEFAULT in fitted.domains else None)
         answers |= {number: replace(x, domain=shown) for number, x in zip(chosen, given, strict=True)}
     return [answers[number] for number in range(len(examples))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is wanted of each answer; see `UncertaintyPipeline.__call__`."""
+
+    abstain_below: float | None = None
+    top: int = 5
+    top_k: int | None = None
+    domain: str | None = None
+    suggest: bool = False
+
+
+def answer_stream(examples: Iterable[Example], encoder: Encoder, fitted: Fitted, asked: Asked) -> Iterator[AnyAnswer]:
+    """Return the answers to examples, a window of them at a time; what cannot be given is refused before the first."""
+    check_abstain_below(asked.abstain_below)
+    if asked.top:
+        check_positive(asked.top, "top")
+    if asked.top_k is not None:
+        check_positive(asked.top_k, "top_k")
+    if asked.domain is not None:
+        calibrator_of(fitted, asked.domain)
+    answers = _answer_windows(examples, encoder, fitted, asked)
+    return map(with_suggestion, answers) if asked.suggest else answers
+
+
+def _answer_windows(examples: Iterable[Example], encoder: Encoder, fitted: Fitted, asked: Asked) -> Iterator[AnyAnswer]:
+    for window in windows(examples, batch_size=encoder.options.batch_size):
+        outputs = encoder.encode(window, with_labels=False)
+        if asked.domain is not None or fitted.domains:
+            yield from answer_in_domains(
+                window,
+                outputs,
+                fitted,
+                domain=asked.domain,
+                abstain_below=asked.abstain_below,
+                top=asked.top,
+                top_k=asked.top_k,
+            )
+            continue
+        yield from answer_examples(
+            window,
+            outputs,
+            fitted.calibrator,
+            decisions=fitted.decisions,
+            abstain_below=asked.abstain_below,
+            top=asked.top,
+            top_k=asked.top_k,
+            familiarity=fitted.familiarity,
+        )
 
 
 def domain_to_part(domain: Domain) -> tuple[dict[str, Any], Arrays]:

@@ -5,12 +5,23 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from knn_ue.arrays import FloatArray
+from knn_ue.calibrators import Calibrator
 from knn_ue.data.columns import Columns
 from knn_ue.encoding import Encoder, Example
 from knn_ue.evaluation import TEST, check_set_name
 from knn_ue.pipeline.rows import Rows, labeled_examples, maybe_labeled_examples
 from knn_ue.pipeline.sampling import weights_of
 from knn_ue.types import Outputs, Progress
+
+
+def compared(calibrator: Calibrator, method: str) -> dict[str, Calibrator]:
+    """Return a fitted method by its name, behind the plain ones that it is always compared with.
+
+    Where a verifier stands beside it, the method alone comes before both together.
+    """
+    if calibrator.plain is not calibrator:
+        return {**calibrator.plain.rivals(), method: calibrator.plain, f"{method} + verifier": calibrator}
+    return {**calibrator.rivals(), method: calibrator}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

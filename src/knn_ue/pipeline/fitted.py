@@ -19,6 +19,7 @@ from knn_ue.methods import METHODS
 from knn_ue.shown import Shown
 from knn_ue.stores import NeighborStore, RemoteStore, add_to_all, folder_of
 from knn_ue.types import Neighbors, Outputs
+from knn_ue.verifying.opened import Gain
 
 N_QUANTILES = 101
 _SHOWN_NAMES = 12
@@ -52,7 +53,7 @@ class Fitted:
     `validation` are the outputs of all validation rows; `held_out` (n,) marks those kept for the `decisions`, which the
     calibrator has not seen. `drift` is None where the method has no neighbors, `familiarity` where the encoder has no
     views. `domains` are those it was adapted to, by name. `copies` are the outputs of perturbed validation rows that a
-    robust fit saw too.
+    robust fit saw too. `verifier_gain` is what a verifier did, right after a fit that tried one.
     """
 
     method: str
@@ -64,6 +65,7 @@ class Fitted:
     domains: Mapping[str, Domain] = field(default_factory=dict)
     familiarity: Familiarity | None = None
     copies: Outputs | None = None
+    verifier_gain: Gain | None = None
 
     @property
     def threshold(self) -> RiskThreshold | None:
@@ -107,13 +109,18 @@ class WithFitted(Shown):
 
     @property
     def threshold_(self) -> RiskThreshold | None:
-        """What came of `target_risk`; None where no risk was named."""
+        """What came of `target_precision` or `target_risk`; None where none was named."""
         return self._ready().threshold
 
     @property
     def decisions_(self) -> tuple[Decision, ...]:
         """The fitted decisions; `threshold_` is one of them."""
         return self._ready().decisions
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """What each decision promises, or why it cannot: one sentence each."""
+        return tuple(map(str, self._ready().decisions))
 
     @property
     def validation_(self) -> Outputs:
@@ -146,7 +153,7 @@ def check_consistent(fitted: Fitted) -> None:
     The last check is an answer: whatever else is wrong with the numbers is found before a user meets it.
     """
     method, calibrator, validation = fitted.method, fitted.calibrator, fitted.validation
-    if method not in METHODS or METHODS[method].calibrator.kind != calibrator.kind:
+    if method not in METHODS or METHODS[method].calibrator.kind != calibrator.plain.kind:
         raise ValueError(f"the method {method[:40]!r} does not have the calibrator {calibrator.kind!r}")
     validation.require_labels("a UE folder")
     if fitted.copies is not None:

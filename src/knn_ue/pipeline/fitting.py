@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, check_choice, check_positive
+from knn_ue.arrays import BoolArray, FloatArray, check_positive
 from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data import Columns
 from knn_ue.data.perturb import perturbed_rows
@@ -17,7 +17,7 @@ from knn_ue.encoding.contract import Encoder
 from knn_ue.encoding.inputs import Example, class_numbers, windows
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import FALSE_ALARM_RATE, Familiarity, TrainingSpace, check_rate
-from knn_ue.methods import METHODS, make_calibrator
+from knn_ue.methods import METHODS, check_method, make_calibrator
 from knn_ue.pipeline.answers import score_answers, scored_answers
 from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import (
@@ -29,11 +29,13 @@ from knn_ue.pipeline.rows import (
     warn_if_weak,
     warn_of_absent_classes,
 )
+from knn_ue.pipeline.verified import AUTO, reads, with_verifier
 from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, is_small
 from knn_ue.stores.segment import check_index
 from knn_ue.tasks import TASKS
 from knn_ue.tuning import Tolerance, tune_calibrator
 from knn_ue.types import LAYER, Outputs, Progress, Step, join_columns, join_outputs
+from knn_ue.verifying import Reader
 
 MAX_MEASURED = 5000  # training rows that the training space is measured on
 
@@ -56,11 +58,12 @@ class FitOptions:
     decisions: tuple[Decision, ...] = ()
     false_alarm_rate: float = FALSE_ALARM_RATE
     robust: bool = False
+    verifier: "str | Reader | None" = None
     seed: int = 0
     allow_leakage: bool = False
 
     def __post_init__(self) -> None:
-        check_choice(self.method, "method", tuple(METHODS))
+        check_method(self.method)
         check_positive(self.n_neighbors, "n_neighbors")
         check_rate(self.false_alarm_rate)
         calibrator = METHODS[self.method].calibrator
@@ -103,7 +106,7 @@ def fit_rows(
         )
     if not options.allow_leakage and not isinstance(train, Outputs) and not isinstance(validation, Outputs):
         check_leakage(train, validation)
-    empty = encoder.encode([])
+    empty, texts = encoder.encode([]), train
     if not isinstance(train, Outputs):
         if options.store is None and options.index not in ("auto", "exact"):
             check_index_of(options.method, options.index, empty)
@@ -120,10 +123,22 @@ def fit_rows(
     held_out = _half(outputs, options.seed) if options.decisions else np.zeros(len(outputs), dtype=bool)
     copies = _perturbed(encoder, validation, outputs, held_out, options.seed) if options.robust else None
     calibrator = _stored(options, stored, outputs.take(~held_out), progress)
+    if reads(encoder.task, options.verifier):
+        assert options.verifier is not None
+        calibrator = with_verifier(calibrator, texts, encoder.class_names, options.verifier, seed=options.seed)
     found = calibrator.search(outputs)
     if not options.allow_leakage:
         check_vectors(found, outputs)
-    fitted = fit_outputs(options.method, calibrator, outputs, held_out, options.decisions, copies=copies, found=found)
+    fitted = fit_outputs(
+        options.method,
+        calibrator,
+        outputs,
+        held_out,
+        options.decisions,
+        copies=copies,
+        found=found,
+        optional_verifier=options.verifier == AUTO,
+    )
     if space is None or scores is None or len(scores) != len(outputs):
         return fitted
     familiarity = Familiarity(space, false_alarm_rate=options.false_alarm_rate).fit_scores(scores, outputs)
@@ -223,11 +238,12 @@ def fit_outputs(
     *,
     copies: Outputs | None = None,
     found: Found | None = None,
+    optional_verifier: bool = False,
 ) -> Fitted:
     """Fit the calibrator on the validation rows that are not held out, and the decisions on those that are.
 
     `copies` of the former, perturbed, are fitted on too. The neighbors of the validation rows are searched once for
-    all of it; `found` is what was found before.
+    all of it; `found` is what was found before. An `optional_verifier` is left out where it does not pay.
     """
     if found is None:
         found = calibrator.search(validation)
@@ -235,8 +251,14 @@ def fit_outputs(
         calibrator.fit(validation.take(~held_out), found=_part(found, ~held_out))
     else:
         calibrator.fit(join_outputs(validation.take(~held_out), copies))
+    gain = calibrator.gain
+    if optional_verifier and gain is not None and not gain.pays:
+        calibrator = calibrator.plain
     if decisions:
         scored = score_answers(validation.take(held_out), calibrator, found=_part(found, held_out))
+        if validation.groups is not None:
+            others = score_answers(validation.take(~held_out), calibrator, found=_part(found, ~held_out))
+            scored = replace(scored, others=others)
         decisions = [decision.fit(scored) for decision in decisions]
     return Fitted(
         method=method,
@@ -246,6 +268,7 @@ def fit_outputs(
         decisions=tuple(decisions),
         drift=drift_quantiles(calibrator, validation, found=found),
         copies=copies,
+        verifier_gain=gain,
     )
 
 

@@ -47,6 +47,7 @@ from knn_ue.pipeline.fitting import refit
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.tuning import reindexed
+from knn_ue.verifying.topic import TOPIC, TopicSpace
 
 KIND = "pipeline"
 _DOMAIN = "domain/"
@@ -294,7 +295,8 @@ def _read_familiarity(part: Part | None) -> Familiarity | None:
     if part is None:
         return None
     rate = from_plain(_Familiarity, part.state).false_alarm_rate
-    return Familiarity.from_arrays(dict(part.arrays), false_alarm_rate=rate)
+    space = TopicSpace.from_arrays(part.arrays) if TOPIC in part.arrays else None
+    return Familiarity.from_arrays(dict(part.arrays), false_alarm_rate=rate, space=space)
 
 
 def _read_domains(live: Live, n_classes: int) -> dict[str, Domain]:

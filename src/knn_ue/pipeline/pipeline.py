@@ -1,27 +1,25 @@
 """`UncertaintyPipeline`: texts in, predictions with calibrated confidence out."""
 
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from knn_ue.answers import AnswerList, AnyAnswer, Explanation, SentenceExplanation
-from knn_ue.arrays import check_positive
 from knn_ue.data.columns import ColumnNames, Columns
-from knn_ue.decisions import Decision, RiskThreshold
-from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions, Example
+from knn_ue.decisions import Decision
+from knn_ue.decisions.risk import threshold_for, warn_of_abstention
+from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions
 from knn_ue.encoding.given import GivenAnswers
-from knn_ue.encoding.inputs import windows
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import TEST, Evaluation, SampleWeight, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
 from knn_ue.pipeline.answered import fit_answers
-from knn_ue.pipeline.answers import answer_examples, check_abstain_below, check_explains, explain_outputs, measurable
-from knn_ue.pipeline.domains import answer_in_domains, calibrator_of, scale_of
-from knn_ue.pipeline.evaluating import read_sets
+from knn_ue.pipeline.answers import check_explains, explain_outputs, measurable
+from knn_ue.pipeline.domains import Asked, answer_stream, calibrator_of, scale_of
+from knn_ue.pipeline.evaluating import compared, read_sets
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import FitOptions, fit_rows
 from knn_ue.pipeline.folder import OpenedFolder, load_pipeline, save_changes, save_pipeline
@@ -154,11 +152,13 @@ class UncertaintyPipeline(Adjustable):
         store: str | None = None,
         n_neighbors: int = 32,
         max_stored: int | None = None,
+        target_precision: float | None = None,
         target_risk: float | None = None,
         delta: float = 0.1,
         decisions: Sequence[Decision] = (),
         false_alarm_rate: float = FALSE_ALARM_RATE,
         robust: bool = False,
+        verifier: "str | Reader | None" = None,
         seed: int = 0,
         allow_leakage: bool = False,
         progress: Progress | bool | None = None,
@@ -185,22 +185,23 @@ class UncertaintyPipeline(Adjustable):
         is called with "training" or "validation", the number of rows done and the total.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
 
-        `robust` fits on perturbed copies of the validation rows too: lower scores, see docs/adapting.md.
+        `verifier` is a reader, or the name of one: it learns the labels from training texts and joins the score. "auto"
+        uses it where it ranks the validation rows better, cross-fitted. `robust` fits on perturbed copies of the
+        validation rows too: lower scores, see docs/adapting.md.
 
-        With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
+        With `target_precision` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
-        `target_risk` chooses the threshold below which answers become abstentions, so that with
-        probability 1 - `delta` at most `target_risk` of the answers given are wrong. This holds in domain only, and
-        only if the validation rows did not already stop the training early: keep other rows for that, or let the
-        train command split its own. In tagging an answer is an entity; entities the model misses are not counted, and
-        those of one sentence are taken as independent, so lower `delta` where they fail together. Where no threshold
-        qualifies, a warning says so and every answer is an abstention unless `abstain_below` is given.
+        `target_precision` chooses the threshold below which answers become abstentions, so that with probability
+        1 - `delta` at least that share of the answers given are right; `target_risk` is its complement, `promises` say
+        what is promised. This holds in domain only, and only if the validation rows did not stop the training early. In
+        tagging an answer is an entity; entities the model misses are not counted. Where nothing can be promised, a
+        warning says what could, and every answer is an abstention unless `abstain_below` is given.
         """
-        risk = () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
+        risk = threshold_for(target_precision, target_risk, delta)
         if self.encoder.gives_answers:
             if validation_rows is not None:
                 raise InvalidInputError("answers are fitted on one set of labeled rows, got two: pass fit(rows)")
-            self._fit_answers(train_rows, (*risk, *decisions), Columns(**columns), seed)
+            self._fit_answers(train_rows, (*risk, *decisions), Columns(**columns), seed, false_alarm_rate)
             return self
         if validation_rows is None:
             raise InvalidInputError("fit needs training and validation rows, got one set: pass fit(train, validation)")
@@ -213,6 +214,7 @@ class UncertaintyPipeline(Adjustable):
             decisions=(*risk, *decisions),
             false_alarm_rate=false_alarm_rate,
             robust=robust,
+            verifier=verifier,
             seed=seed,
             allow_leakage=allow_leakage,
         )
@@ -223,23 +225,27 @@ class UncertaintyPipeline(Adjustable):
             encoder, train_rows, validation_rows, options, as_progress(progress), Columns(**columns)
         )
         self.encoder, self._opened = encoder, None
-        self._warn_of_abstention()
+        warn_of_abstention(self.fitted_.threshold)
         return self
 
-    def _fit_answers(self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int) -> None:
+    def _fit_answers(
+        self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int, false_alarm_rate: float
+    ) -> None:
         if isinstance(rows, Outputs):
             raise InvalidInputError("answers are fitted on rows with text, answer and label, got Outputs: pass rows")
         labels = [name for name in self.class_names if name != OTHER]
         self.encoder, self.fitted_ = fit_answers(
-            self.task, rows, reader=self._reader, labels=labels, decisions=decisions, columns=columns, seed=seed
+            self.task,
+            rows,
+            reader=self._reader,
+            labels=labels,
+            decisions=decisions,
+            columns=columns,
+            seed=seed,
+            false_alarm_rate=false_alarm_rate,
         )
         self._user_options, self._opened = self.encoder.options, None
-        self._warn_of_abstention()
-
-    def _warn_of_abstention(self) -> None:
-        threshold = self.fitted_.threshold
-        if threshold is not None and not threshold.found:
-            warnings.warn(f"{threshold}; the model will abstain on every input", stacklevel=3)
+        warn_of_abstention(self.fitted_.threshold)
 
     def __call__(
         self,
@@ -249,6 +255,7 @@ class UncertaintyPipeline(Adjustable):
         top: int = 5,
         top_k: int | None = None,
         domain: str | None = None,
+        suggest: bool = False,
         **columns: Unpack[ColumnNames],
     ) -> list[AnyAnswer]:
         """Return an answer for each input; a string, dict, record or tuple is one input, a list holds many.
@@ -263,10 +270,12 @@ class UncertaintyPipeline(Adjustable):
         A score below `abstain_below`, or without it what the fitted decisions withhold, is an abstention: `abstained`
         is True, the label, tag or type is None, and `would_be` is what it would have been. In tagging entities abstain,
         with all their words; where tags are not IOB2, words do. Scores are those of the `domain` (see `adapt`), or of
-        the one that an input names itself.
+        the one that an input names itself. With `suggest` a given answer has the label `suggested` in its place, where
+        the verifier finds that likelier.
         """
         examples = input_examples(inputs, self.task, Columns(**columns), words_of=self.encoder.words_of)
-        return AnswerList(self._answers(examples, abstain_below, top, top_k, domain))
+        asked = Asked(abstain_below=abstain_below, top=top, top_k=top_k, domain=domain, suggest=suggest)
+        return AnswerList(answer_stream(examples, self.encoder, self._ready(), asked))
 
     def predict_stream(
         self,
@@ -276,12 +285,14 @@ class UncertaintyPipeline(Adjustable):
         top: int = 5,
         top_k: int | None = None,
         domain: str | None = None,
+        suggest: bool = False,
         **columns: Unpack[ColumnNames],
     ) -> Iterator[AnyAnswer]:
         """Yield the answer to each row of a file, source or iterable, in order; memory does not grow with it."""
         named = Columns(**columns)
         examples = iter_examples(rows, self.task, labeled=False, columns=named, words_of=self.encoder.words_of)
-        return self._answers(examples, abstain_below, top, top_k, domain)
+        asked = Asked(abstain_below=abstain_below, top=top, top_k=top_k, domain=domain, suggest=suggest)
+        return answer_stream(examples, self.encoder, self._ready(), asked)
 
     def outputs(
         self,
@@ -326,7 +337,7 @@ class UncertaintyPipeline(Adjustable):
         sets = read_sets(self.encoder, rows, named, Columns(**columns)).encode(self.encoder)
         weights = sample_weight if isinstance(sample_weight, Mapping) else {TEST: sample_weight}
         return evaluate(
-            {self.method_: calibrator},
+            compared(calibrator, self.method_),
             sets.test,
             out_of_domain=sets.out_of_domain or None,
             n_bins=n_bins,
@@ -404,43 +415,3 @@ class UncertaintyPipeline(Adjustable):
     def class_names(self) -> tuple[str, ...]:
         """The labels the model knows, in the order of its logits."""
         return self.encoder.class_names
-
-    def _answers(
-        self, examples: Iterator[Example], abstain_below: float | None, top: int, top_k: int | None, domain: str | None
-    ) -> Iterator[AnyAnswer]:
-        fitted = self._ready()
-        check_abstain_below(abstain_below)
-        if top:
-            check_positive(top, "top")
-        if top_k is not None:
-            check_positive(top_k, "top_k")
-        if domain is not None:
-            calibrator_of(fitted, domain)  # one that is unknown is refused before the first row
-        return self._answer_windows(examples, fitted, abstain_below, top, top_k, domain)
-
-    def _answer_windows(
-        self,
-        examples: Iterable[Example],
-        fitted: Fitted,
-        abstain_below: float | None,
-        top: int,
-        top_k: int | None,
-        domain: str | None,
-    ) -> Iterator[AnyAnswer]:
-        for window in windows(examples, batch_size=self.encoder.options.batch_size):
-            outputs = self.encoder.encode(window, with_labels=False)
-            if domain is not None or fitted.domains:
-                yield from answer_in_domains(
-                    window, outputs, fitted, domain=domain, abstain_below=abstain_below, top=top, top_k=top_k
-                )
-                continue
-            yield from answer_examples(
-                window,
-                outputs,
-                fitted.calibrator,
-                decisions=fitted.decisions,
-                abstain_below=abstain_below,
-                top=top,
-                top_k=top_k,
-                familiarity=fitted.familiarity,
-            )

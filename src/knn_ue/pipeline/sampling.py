@@ -21,7 +21,11 @@ from knn_ue.tasks import TASKS, Task
 
 @dataclass(frozen=True, kw_only=True)
 class SampledRow:
-    """A row to label, and what its label will count; the model's own answer is left out, since it sways people."""
+    """A row to label, and what its label will count.
+
+    The model's own answer is left out, since it sways people; one that was given with the row stays, since `adapt`
+    needs it.
+    """
 
     example: Example
     sample_weight: float
@@ -30,10 +34,14 @@ class SampledRow:
         """Return the row as a line of JSON lines: fill in the label, or the tags, which are all null."""
         record, parts = TASKS[task], self.example.parts
         content: list[Any] = [list(parts)] if record.is_tagging else list(parts)
-        return dict(zip(record.input_keys, content, strict=True)) | {
-            "tags" if record.is_tagging else "label": None,
-            "sample_weight": round(self.sample_weight, 6),
-        }
+        return (
+            dict(zip(record.input_keys, content, strict=True))
+            | dict(self.example.given or {})
+            | {
+                "tags" if record.is_tagging else "label": None,
+                "sample_weight": round(self.sample_weight, 6),
+            }
+        )
 
 
 class _Answers(Protocol):

@@ -23,6 +23,7 @@ from knn_ue.evaluation import (
     check_draws,
     compare,
     evaluate_sets,
+    whether_it_pays,
 )
 from knn_ue.familiarity import Familiarity
 from knn_ue.folder import created_folder, library_version, storage_errors, write_files
@@ -162,6 +163,7 @@ def build_report(
     explained_by, explainer = _explainer(calibrators, method, explain_with)
     options = EvaluationOptions(n_bins=n_bins, n_bootstrap=n_bootstrap, seed=seed)
     evaluation = evaluate_sets(sets, options)
+    paid = whether_it_pays(calibrators, evaluation)
     comparisons = compare(sets, method, options)
     pictures, no_pictures = _pictures(sets, evaluation, method)
     mistakes = worst_mistakes(sets, method, explain_with=explainer, n_mistakes=n_mistakes)
@@ -176,7 +178,7 @@ def build_report(
         no_pictures=no_pictures,
         mistakes=mistakes,
         explained_by=explained_by if any(mistake.explanation for mistake in mistakes) else None,
-        notes=(*notes, *about_weights(name for name, x in sets.items() if x.weights is not None)),
+        notes=(*notes, *paid, *about_weights(name for name, x in sets.items() if x.weights is not None)),
         context=dict(context or {}) | _circumstances(options),
     )
 

@@ -1,6 +1,7 @@
 """Outputs -> Neighbors: stored examples and the search over them."""
 
 from knn_ue.stores.contract import (
+    FolderStore,
     NeighborStore,
     RemoteStore,
     TunableStore,
@@ -28,6 +29,7 @@ from knn_ue.stores.registry import (
 __all__ = [
     "STORES",
     "Datastore",
+    "FolderStore",
     "IndexOptions",
     "MilvusStore",
     "NeighborStore",

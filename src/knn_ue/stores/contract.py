@@ -69,14 +69,24 @@ class NeighborStore(Protocol):
 
 @runtime_checkable
 class WritableStore(NeighborStore, Protocol):
-    """A store that learns and forgets; a change to a store that was opened is durable before the call returns.
+    """A store that learns and forgets; a change is durable before the call returns."""
 
-    Stores that are `live` in one folder change together: through that folder (see `add_to_all`).
-    """
+    def add(self, features: FloatArray, labels: IntArray, *, texts: Sequence[str] | None = None) -> IntArray:
+        """Store more examples and return their ids; all or none."""
+        ...
+
+    def remove(self, ids: Sequence[int] | IntArray) -> None:
+        """Remove examples by id; if an id is unknown, nothing is removed."""
+        ...
+
+
+@runtime_checkable
+class FolderStore(WritableStore, Protocol):
+    """A store whose rows are in a folder, or in memory until it is saved; the stores of one folder change together."""
 
     @property
     def live(self) -> Live | None:
-        """The opened folder that holds the examples and what is added; None where they are elsewhere."""
+        """The opened folder that holds the examples and what is added; None in memory."""
         ...
 
     @property
@@ -86,14 +96,6 @@ class WritableStore(NeighborStore, Protocol):
 
     def prepared(self, features: FloatArray) -> FloatArray:
         """Return features (n, d) as they are stored, after checking them."""
-        ...
-
-    def add(self, features: FloatArray, labels: IntArray, *, texts: Sequence[str] | None = None) -> IntArray:
-        """Store more examples and return their ids; all or none."""
-        ...
-
-    def remove(self, ids: Sequence[int] | IntArray) -> None:
-        """Remove examples by id; if an id is unknown, nothing is removed."""
         ...
 
 
@@ -182,15 +184,17 @@ def add_to_all(
 ) -> IntArray:
     """Store labeled examples in all stores of a calibrator, in all or in none, and return their ids."""
     opened = {name: writable(store) for name, store in stores.items()}
-    lives = [store.live for store in opened.values()]
-    if lives[0] is not None and all(live is lives[0] for live in lives):
-        prepared = {store.name: store.prepared(features[name]) for name, store in opened.items()}
-        return lives[0].add(prepared, labels, [None] * len(labels) if texts is None else list(texts))
-    if len(opened) > 1:
-        if any(live is not None for live in lives) or any(store.where != MEMORY for store in opened.values()):
-            raise InvalidInputError(f"{len(opened)} stores in different places cannot change together: refit")
-        for name, store in opened.items():
-            store.prepared(features[name])  # what can be refused is refused before the first is changed
+    if len(opened) == 1:
+        ((name, store),) = opened.items()
+        return store.add(features[name], labels, texts=texts)
+    together = {name: store for name, store in opened.items() if isinstance(store, FolderStore)}
+    live = next((store.live for store in together.values()), None)
+    if len(together) < len(opened) or any(store.live is not live for store in together.values()):
+        raise InvalidInputError(f"{len(opened)} stores in different places cannot change together: refit")
+    # What can be refused is refused before the first is changed.
+    prepared = {store.name: store.prepared(features[name]) for name, store in together.items()}
+    if live is not None:
+        return live.add(prepared, labels, [None] * len(labels) if texts is None else list(texts))
     for name, store in opened.items():
         ids = store.add(features[name], labels, texts=texts)
     return ids
@@ -199,6 +203,7 @@ def add_to_all(
 def remove_from_all(stores: Mapping[str, NeighborStore], ids: Sequence[int] | IntArray) -> None:
     """Forget examples by id in all stores of a calibrator; an unknown id is an error, and nothing is removed."""
     opened = [writable(store) for store in stores.values()]
-    together = opened[0].live is not None and all(store.live is opened[0].live for store in opened)
-    for store in opened[:1] if together else opened:
+    first = opened[0]
+    in_one_folder = isinstance(first, FolderStore) and first.live is not None
+    for store in opened[:1] if in_one_folder else opened:
         store.remove(ids)

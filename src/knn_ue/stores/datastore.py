@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from knn_ue.arrays import (
-    MAX_CLASSES,
     FloatArray,
     IntArray,
     check_positive,
@@ -22,16 +21,12 @@ from knn_ue.arrays import (
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.folder import (
     Added,
-    ArrayRule,
     Growing,
     Live,
     Part,
     as_written,
-    check_arrays,
-    from_plain,
     open_folder,
     replace_fitted,
-    to_plain,
     write_folder,
 )
 from knn_ue.folder.tensors import PackedTexts, valid_unicode
@@ -39,30 +34,9 @@ from knn_ue.shown import Shown
 from knn_ue.stores.chunks import Chunk, joined_chunks
 from knn_ue.stores.contract import MEMORY
 from knn_ue.stores.exact import ExactIndex
-from knn_ue.stores.faiss_index import FaissIndex, check_keeps_vectors, read_index
-from knn_ue.stores.gpu import on_gpu
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
-from knn_ue.stores.segment import Index, IndexedRows, Segment, build_index, merged, rebuild_index
+from knn_ue.stores.segment import MAX_ID, IndexedRows, Segment, build_index, merged, rebuild_index
 from knn_ue.types import Neighbors, Progress
-
-MAX_ID = 1 << 62
-_INDEX = "index.faiss"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _State:
-    """What a folder holds of it beside its arrays and its index."""
-
-    index: IndexOptions
-    normalize: Normalize
-    keep_vectors: bool
-
-
-_ARRAYS = {
-    "ids": ArrayRule(dtype=np.int64, shape=("rows",), least=0, most=MAX_ID),
-    "labels": ArrayRule(dtype=np.int64, shape=("rows",), least=0, most=MAX_CLASSES - 1),
-    "vectors": ArrayRule(dtype=np.float32, shape=("rows", "columns"), optional=True),
-}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,8 +46,6 @@ class _Rows:
     base: Segment
     added: Segment
     next_id: int
-    gpu: int | None = None
-    gpu_index: Index | None = None
 
     @property
     def segments(self) -> tuple[Segment, Segment]:
@@ -238,26 +210,14 @@ class Datastore(Shown):
         """
         check_positive(n_neighbors, "n_neighbors")
         n_neighbors = int(n_neighbors)  # a small numpy integer would overflow
-        queries = self._normalization(self._checked_features(features))
-        check_range(queries)
+        queries = self.prepared(features)
         rows = self._rows
         base, added = rows.segments
-        found = base.search(queries, n_neighbors, by=rows.gpu_index)
+        found = base.search(queries, n_neighbors)
         if len(added.ids):
             found = merged(found, added.search(base.index.space(queries), n_neighbors))
         distances, ids, labels = found
         return Neighbors(distances=distances, ids=ids, labels=labels, approximate=base.index.approximate)
-
-    def use_gpu(self, number: int = 0) -> None:
-        """Search on the GPU with this `number` from now on; needs a faiss built for GPUs.
-
-        This applies to the process, not to the store: `save` does not record it.
-        """
-        with self._lock:
-            base = self._rows.base
-            self._rows = replace(
-                self._rows, gpu=number, gpu_index=on_gpu(base.index, base.vectors, self.options, number)
-            )
 
     def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text of each id, None if none was stored or the id was removed."""
@@ -282,7 +242,7 @@ class Datastore(Shown):
 
     def normalized(self, features: object) -> FloatArray:
         """Return `features` (n, d) normalized as in this store, to compare with `vectors_of`."""
-        return self._normalization(self._checked_features(features))
+        return self._normalization.of(features, self.n_columns)
 
     def add(self, features: object, labels: object, *, texts: Sequence[str] | None = None) -> IntArray:
         """Store more examples and return their ids; they are searched exactly and merged until `compact`."""
@@ -299,7 +259,7 @@ class Datastore(Shown):
 
     def prepared(self, features: object) -> FloatArray:
         """Return `features` (n, d) as they are stored: checked and normalized."""
-        vectors = self._normalization(self._checked_features(features))
+        vectors = self.normalized(features)
         check_range(vectors)
         return vectors
 
@@ -309,7 +269,7 @@ class Datastore(Shown):
         if self._live is None:
             with self._lock:
                 self.check_stored(wanted)
-                self.follow(self._none_added(), wanted)
+                self.follow(Added.none(self.n_columns), wanted)
             return
         with self._live.change():  # what others removed is known here
             self.check_stored(wanted)
@@ -353,13 +313,10 @@ class Datastore(Shown):
             if not self._rows.has_changes:
                 return
             replace_fitted(self._live, self.to_part())
-        gpu = self._rows.gpu
         again = Datastore.load(self._live.path)
         self._rows, self._live = again._rows, again._live
         assert self._live is not None
         self._live.join(self._name, self)
-        if gpu is not None:
-            self.use_gpu(gpu)
 
     @property
     def has_changes(self) -> bool:
@@ -398,20 +355,16 @@ class Datastore(Shown):
             removed = segment.ids[segment.removed]
             added = Added(ids=ids, labels=labels, texts=PackedTexts.pack(texts), vectors=vectors)
             growing = replace(growing, added=added, removed=removed)
-        packed = segment.texts if isinstance(segment.texts, PackedTexts) else PackedTexts.pack(segment.texts)
-        arrays = {"ids": segment.ids, "labels": segment.labels, **packed.to_arrays(), **self._normalization.to_arrays()}
-        if segment.vectors is not None:
-            arrays["vectors"] = segment.vectors
-        state = _State(index=self.options, normalize=self._normalization.kind, keep_vectors=segment.vectors is not None)
-        index = segment.index
-        fill = (lambda folder: index.write(folder / _INDEX)) if isinstance(index, FaissIndex) else None
-        return Part(kind=self.kind, state=to_plain(state), arrays=arrays, fill=fill, growing=growing)
+        base = IndexedRows(
+            segment=segment, options=self.options, normalization=self._normalization, next_id=rows.next_id
+        )
+        return replace(base.to_part(self.kind), growing=growing)
 
     @classmethod
     def from_part(cls, part: Part) -> "Datastore":
         """Open what `to_part` described; what happened to the folder since is taken over, and goes on to be."""
         with as_written(part.where, cls.kind):
-            store = cls(_read_rows(part))
+            store = cls(IndexedRows.from_part(part))
             if part.live is not None:
                 store._live, store._name = part.live, part.name
                 part.live.join(part.name, store)
@@ -454,60 +407,16 @@ class Datastore(Shown):
         """Return all examples stored now, in one segment."""
         rows = self._rows
         if rows.base.vectors is None:
-            raise InvalidInputError(f"the store {self.where!r} keeps no vectors: rebuild it from the features")
+            raise InvalidInputError(
+                f"the store {self.where!r} keeps no vectors, so its index cannot be rebuilt: build it again from the "
+                "features"
+            )
         return rows.joined() if rows.has_changes else rows.base
 
     def _compacted(self) -> _Rows:
         rows = self._rows
         if not rows.has_changes:
             return rows
-        if rows.base.vectors is None:
-            raise InvalidInputError(
-                f"the store {self.where!r} keeps no vectors, so its index cannot be rebuilt: build it again from the "
-                "features"
-            )
-        joined = rows.joined()
+        joined = self._settled()
         base = replace(joined, index=rebuild_index(joined.require_vectors(), self.options))
         return replace(rows, base=base, added=Segment.empty(self.n_columns))
-
-    def _none_added(self) -> Added:
-        ids = np.empty(0, np.int64)
-        vectors = np.empty((0, self.n_columns), np.float32)
-        return Added(ids=ids, labels=ids, texts=PackedTexts.pack([]), vectors=vectors)
-
-    def _checked_features(self, features: object) -> FloatArray:
-        matrix = float_matrix(features, "features", dtype=np.float32)
-        if matrix.shape[1] != self.n_columns:
-            raise InvalidInputError(
-                f"features must have the store's {self.n_columns} columns, got {matrix.shape[1]}: use the same encoder"
-            )
-        return matrix
-
-
-def _read_rows(part: Part) -> IndexedRows:
-    """Return the examples that were stored when the store was built or compacted; ValueError where they are others."""
-    if part.growing is None:
-        raise ValueError("its columns are missing")
-    state, arrays = from_plain(_State, part.state), dict(part.arrays)
-    n_columns, next_id = part.growing.n_columns, part.growing.next_id
-    check_arrays(arrays, _ARRAYS, {"columns": n_columns})
-    ids, texts = arrays["ids"], PackedTexts.from_arrays(arrays)
-    if len(ids) != len(texts):
-        raise ValueError("its arrays have different lengths")
-    if not 0 <= next_id <= MAX_ID or (len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[-1] >= next_id)):
-        raise ValueError("its ids do not rise")
-    vectors = arrays["vectors"] if state.keep_vectors else None
-    if vectors is None:
-        check_keeps_vectors(state.index)
-    else:
-        check_range(vectors)  # short ones may be all that is left of longer ones
-    if vectors is not None and (state.index.factory == "Flat" or _INDEX not in part.files):
-        index: Index = ExactIndex(vectors)
-    else:
-        index = read_index(part.path_of(_INDEX), (len(ids), n_columns), vectors, state.index)
-    return IndexedRows(
-        segment=Segment.of(vectors, ids, arrays["labels"], texts, index),
-        options=state.index,
-        normalization=Normalization.from_arrays(state.normalize, arrays, index.n_columns),
-        next_id=next_id,
-    )

@@ -76,11 +76,8 @@ def check_keeps_vectors(options: IndexOptions) -> None:
 class FaissIndex:
     """A faiss index proposes rows; their distances are computed from the vectors, or the index's own are kept."""
 
-    def __init__(
-        self, inner: Any, vectors: FloatArray | None, options: IndexOptions, *, searched: Any | None = None
-    ) -> None:
+    def __init__(self, inner: Any, vectors: FloatArray | None, options: IndexOptions) -> None:
         self.inner = inner
-        self._searched = inner if searched is None else searched  # a copy of `inner`, on a GPU
         self.vectors = vectors
         self.refine_factor = options.refine_factor
         self.approximate = not options.recompute
@@ -153,7 +150,7 @@ class FaissIndex:
         squared: FloatArray
         found: IntArray
         try:
-            squared, found = self._searched.search(queries, fetch)
+            squared, found = self.inner.search(queries, fetch)
         except (RuntimeError, MemoryError) as error:
             raise StorageError(f"faiss cannot search this index ({faiss_reason(error)}): rebuild it") from None
         if found.max() >= self.inner.ntotal or found.min() < -1:

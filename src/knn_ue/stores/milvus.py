@@ -1,5 +1,7 @@
 """MilvusStore: the examples are rows of a collection on Milvus, shared by every process that opens it."""
 
+import hashlib
+import json
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -11,45 +13,51 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Interval
 
-from knn_ue.arrays import FloatArray, IntArray, check_positive, float_matrix, id_vector, label_vector
+from knn_ue.arrays import (
+    FloatArray,
+    IntArray,
+    check_length,
+    check_positive,
+    float_matrix,
+    id_vector,
+    label_vector,
+    text_tuple,
+)
 from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError
 from knn_ue.folder import Part, as_written, from_plain, open_folder, to_plain, write_folder
+from knn_ue.folder.tensors import valid_unicode
 from knn_ue.stores.contract import StoredRows
-from knn_ue.stores.milvus_address import SCHEME, MilvusAddress, MilvusIndex, chosen_index
-from knn_ue.stores.milvus_calls import MilvusCalls, check_address
-from knn_ue.stores.milvus_rows import (
-    CHUNK_ROWS,
-    check_ids,
-    checked_texts,
-    chunks_of,
-    digest_of,
-    drawn_ids,
-    given_ids,
-    known_ids,
-    rows_from,
+from knn_ue.stores.milvus_client import (
+    SCHEME,
+    MilvusAddress,
+    MilvusCollection,
+    build_params,
+    chosen_index,
+    search_params,
 )
-from knn_ue.stores.milvus_search import nearest
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range
 from knn_ue.types import Neighbors, Progress
 
 KIND = SCHEME
-_COUNT_SECONDS = 5.0
+TEXT_BYTES = 65_535
+CHUNK_ROWS = 4096
+_CHUNK_BYTES = 16 << 20  # of the 64 MB that Milvus takes at once
+# Built rows are numbered from 0; added ones draw a block of ids above. All are exact in JavaScript and JSON.
+_FIRST_DRAWN_ID = 2**52
+_MAX_QUERIES = 4096
+_MAX_LIMIT = 16_384
+_MAX_HITS = 200_000  # of one call, so that an answer stays far below Milvus's 64 MB
+_MORE = 8  # fetched beyond what is asked for, so that rows at one distance can be ordered by id
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
     """What a folder holds of it."""
 
-    host: str
-    port: Annotated[int, Interval(ge=1, le=65535)]
-    collection: str
-    consistency: str
-    timeout: Annotated[float, Interval(gt=0, le=1e6)]
-    tls: bool
-    collection_identity: str
+    address: str
+    identity: str
     n_columns: Annotated[int, Interval(ge=1, le=1 << 24)]
-    index: str
-    n_built: Annotated[int, Interval(ge=0, le=1 << 62)]
     normalize: Normalize
 
 
@@ -62,23 +70,13 @@ class MilvusStore:
     (every process sees a change once it is acknowledged).
     """
 
-    def __init__(
-        self,
-        calls: MilvusCalls,
-        *,
-        identity: str,
-        n_columns: int,
-        index: MilvusIndex,
-        n_built: int,
-        normalization: Normalization,
-    ) -> None:
-        self._calls = calls
-        self._identity = identity
-        self._n_columns = n_columns
-        self._index = index
-        self._n_built = n_built
-        self._normalization = normalization
-        self._count: tuple[float, int] | None = None
+    def __init__(self, collection: MilvusCollection, normalization: Normalization | None = None) -> None:
+        said, self.n_columns = collection.existing()
+        self.collection = collection
+        self.normalization = normalization or Normalization(said["normalize"], np.empty(0), np.empty(0))  # type: ignore[arg-type]
+        self._identity = said["identity"]
+        self._index = chosen_index(said["index"], 0, 1)
+        self._n_built = int(said["rows"])
         self._unsure: dict[bytes, IntArray] = {}  # ids of writes that nobody acknowledged, by what was written
 
     @classmethod
@@ -104,7 +102,7 @@ class MilvusStore:
             ids=np.arange(len(matrix)),
             vectors=normalization(matrix),
             labels=label_vector(labels, "labels", length=len(matrix)),
-            texts=checked_texts(texts, len(matrix)),
+            texts=_checked_texts(texts, len(matrix)),
         )
         return cls.build_rows(address, rows, index=index, normalization=normalization, progress=progress)
 
@@ -120,17 +118,17 @@ class MilvusStore:
     ) -> "MilvusStore":
         """Store rows with the ids they have in a new collection; where it fails, the collection is removed."""
         check_range(rows.vectors, all_of_them=True)
-        checked_texts(rows.texts, len(rows.ids))
-        check_ids(rows.ids)
+        _checked_texts(rows.texts, len(rows.ids))
         n_rows, n_columns = rows.vectors.shape
         store = cls.create(address, n_columns=n_columns, n_rows=n_rows, index=index, normalization=normalization)
+        patient = store.patient()
         try:
-            for done in store._write(rows):
+            for done in patient._write(rows):
                 if progress is not None:
                     progress("store", done, n_rows)
-            store.finish(n_rows, progress)
+            patient.finish(n_rows, progress)
         except BaseException:
-            store._calls.drop()
+            cls.drop(address)
             raise
         return store
 
@@ -146,48 +144,21 @@ class MilvusStore:
     ) -> "MilvusStore":
         """Make an empty collection for about `n_rows` rows; it can be searched after `write_rows` and `finish`."""
         check_address(address, index)
-        place = MilvusAddress.parse(address)
-        chosen = chosen_index(index, n_rows, n_columns)
-        normalization = normalization or Normalization.learn(np.empty((0, n_columns), dtype=np.float32), "none")
-        identity = secrets.token_hex(16)
-        MilvusCalls(place.patient()).create(
-            n_columns=n_columns,
-            index=chosen,
-            n_rows=n_rows,
-            properties={
-                "identity": identity,
-                "index": chosen,
-                "rows": str(n_rows),
-                "normalize": normalization.kind,
-            },
-        )
-        return cls(
-            MilvusCalls(place),
-            identity=identity,
-            n_columns=n_columns,
-            index=chosen,
-            n_built=n_rows,
-            normalization=normalization,
-        )
+        collection = MilvusCollection(MilvusAddress.parse(address))
+        chosen, kind = chosen_index(index, n_rows, n_columns), "none" if normalization is None else normalization.kind
+        properties = {"identity": secrets.token_hex(16), "index": chosen, "rows": str(n_rows), "normalize": kind}
+        collection.patient().create(n_columns, chosen, build_params(chosen, n_rows), properties)
+        return cls(collection, normalization)
 
     @classmethod
     def open(cls, address: str) -> "MilvusStore":
         """Open a collection that `build` or `create` made."""
-        calls = MilvusCalls(MilvusAddress.parse(address))
-        found = calls.existing()
-        kind = found.properties.get("normalize", "none")
-        if kind == "standardize":
+        store = cls(MilvusCollection(MilvusAddress.parse(address)))
+        if store.normalization.kind == "standardize":
             raise InvalidInputError(
-                f"the store {calls.address} standardizes features by numbers that are in its folder: open the folder"
+                f"the store {store.where} standardizes features by numbers that are in its folder: open the folder"
             )
-        return cls(
-            calls,
-            identity=str(found.identity),
-            n_columns=found.n_columns,
-            index=chosen_index(found.properties.get("index", "flat"), 0, 1),
-            n_built=int(found.properties.get("rows", "0")),
-            normalization=Normalization(kind, np.empty(0), np.empty(0)),  # type: ignore[arg-type]
-        )
+        return store
 
     @classmethod
     def load(cls, path: str | Path) -> "MilvusStore":
@@ -195,147 +166,163 @@ class MilvusStore:
         return cls.from_part(open_folder(path, kind=KIND))
 
     @classmethod
+    def from_part(cls, part: Part) -> "MilvusStore":
+        """Open what `to_part` described; the token goes there only if the user named that server elsewhere."""
+        with as_written(part.where, "reference to a store"):
+            state = from_plain(_State, part.state)
+            normalization = Normalization.from_arrays(state.normalize, dict(part.arrays), state.n_columns)
+            store = cls(MilvusCollection(MilvusAddress.parse(state.address, named=False)), normalization)
+        if (store._identity, store.n_columns) != (state.identity, state.n_columns):
+            raise StorageError(
+                f"the store {store.where} is not the one that {part.where} was fitted with (another identity or number "
+                "of columns): restore the collection, or refit"
+            )
+        return store
+
+    @classmethod
     def drop(cls, address: str) -> None:
         """Remove a collection with all its rows, for every process that shares it."""
-        calls = MilvusCalls(MilvusAddress.parse(address))
-        calls.existing()
-        calls.drop()
+        collection = MilvusCollection(MilvusAddress.parse(address))
+        collection.existing()
+        collection.call("drop_collection", unsure=f"{collection.address.collection} may have been removed")
 
     @property
     def where(self) -> str:
         """Its address."""
-        return str(self._calls.address)
-
-    @property
-    def n_columns(self) -> int:
-        """Number of feature columns."""
-        return self._n_columns
-
-    @property
-    def normalization(self) -> Normalization:
-        """What happens to features before they are compared."""
-        return self._normalization
+        return str(self.collection.address)
 
     def __len__(self) -> int:
-        """Number of rows; what other processes change is counted after 5 seconds at the latest."""
-        now = time.monotonic()
-        if self._count is None or now - self._count[0] > _COUNT_SECONDS:
-            self._count = (now, self._calls.count())
-        return self._count[1]
+        return int(self.collection.query("", ["count(*)"])[0]["count(*)"])
 
     def search(self, features: object, n_neighbors: int) -> Neighbors:
-        """Return the `n_neighbors` nearest examples of each row, sorted by (distance, id), padded with id -1."""
+        """Return the `n_neighbors` nearest examples of each row, sorted by (distance, id), padded with id -1.
+
+        One call for all of them, more only where ties reach beyond what it gave.
+        """
         check_positive(n_neighbors, "n_neighbors")
-        queries = self.normalized(features)
-        check_range(queries)
-        return nearest(self._calls, queries, int(n_neighbors), index=self._index, n_built=self._n_built)
+        if n_neighbors > _MAX_LIMIT:
+            raise InvalidInputError(
+                f"Milvus finds at most {_MAX_LIMIT} neighbors, got n_neighbors={n_neighbors}: lower it"
+            )
+        queries = self._prepared(features)
+        ids = np.full((len(queries), int(n_neighbors)), -1, dtype=np.int64)
+        labels, distances = ids.copy(), np.full(ids.shape, np.inf)
+        rows, limit = np.arange(len(queries)), min(int(n_neighbors) + _MORE, _MAX_LIMIT)
+        while len(rows):
+            cut: list[int] = []
+            for row, hits in self._hits(queries, rows, limit):
+                found = _sorted(hits)
+                for target, values in zip((ids, distances, labels), found, strict=True):
+                    target[row, : len(hits)] = values[:n_neighbors]
+                if len(hits) == limit < _MAX_LIMIT and found[1][-1] == found[1][n_neighbors - 1]:
+                    cut.append(row)
+            rows, limit = np.asarray(cut, dtype=np.int64), min(4 * limit, _MAX_LIMIT)
+        return Neighbors(ids=ids, distances=distances, labels=labels, approximate=self._index == "ivf_sq8")
 
     def texts_of(self, ids: Sequence[int] | IntArray) -> list[str | None]:
         """Return the text of each id, None where none was stored or the id is gone; one query for all."""
         wanted = id_vector(ids, "ids").tolist()
-        found = self._calls.fetch(known_ids(wanted), ["has_text", "text"])
+        found = self.collection.fetch(list(dict.fromkeys(wanted)), ["has_text", "text"])
         return [found[number]["text"] if number in found and found[number]["has_text"] else None for number in wanted]
 
     def vectors_of(self, ids: Sequence[int] | IntArray) -> FloatArray:
         """Return the vectors (n, d) of ids as they are searched, NaN where an id is gone."""
         wanted = id_vector(ids, "ids").tolist()
-        found = self._calls.fetch(known_ids(wanted), ["vector"])
-        vectors = np.full((len(wanted), self._n_columns), np.nan, dtype=np.float32)
-        for position, number in enumerate(wanted):
-            if number in found:
-                vectors[position] = found[number]["vector"]
-        return vectors
+        found = self.collection.fetch(list(dict.fromkeys(wanted)), ["vector"])
+        gone = {"vector": np.full(self.n_columns, np.nan)}
+        vectors = [found.get(number, gone)["vector"] for number in wanted]
+        return np.asarray(vectors, dtype=np.float32).reshape(len(wanted), self.n_columns)
 
     def normalized(self, features: object) -> FloatArray:
         """Return `features` (n, d) as this store compares them."""
-        matrix = float_matrix(features, "features", dtype=np.float32)
-        if matrix.shape[1] != self._n_columns:
-            raise InvalidInputError(
-                f"features must have the store's {self._n_columns} columns, got {matrix.shape[1]}: use the same encoder"
-            )
-        return self._normalization(matrix)
+        return self.normalization.of(features, self.n_columns)
 
-    def add(
-        self, features: object, labels: object, *, texts: Sequence[str] | None = None, ids: object = None
-    ) -> IntArray:
-        """Store more examples and return their ids, drawn unless given; the same `ids` again replace the same rows.
+    def add(self, features: object, labels: object, *, texts: Sequence[str] | None = None) -> IntArray:
+        """Store more examples and return their ids.
 
         Milvus has them on disk when this returns. Where it raises `StoreUnreachableError`, some may be stored: the same
         call repeated on this object writes the same ids, so that none is stored twice. Where Milvus refuses the rows,
         none is stored.
         """
-        vectors = self.normalized(features)
-        check_range(vectors)
+        vectors = self._prepared(features)
         rows = StoredRows(
-            ids=np.empty(0, dtype=np.int64) if ids is None else given_ids(ids, len(vectors)),
+            ids=np.empty(0, dtype=np.int64),
             vectors=vectors,
             labels=label_vector(labels, "labels", length=len(vectors)),
-            texts=checked_texts(texts, len(vectors)),
+            texts=_checked_texts(texts, len(vectors)),
         )
-        if ids is None:
-            rows = replace(rows, ids=self._free_ids(rows))
+        digest = _digest_of(rows)
+        ids = self._unsure.pop(digest, None)
+        rows = replace(rows, ids=self._drawn_ids(len(vectors)) if ids is None else ids)
         try:
-            for _ in self._write(rows):
-                pass
+            self.write_rows(rows)
         except StoreUnreachableError:
-            self._unsure[digest_of(rows)] = rows.ids
+            self._unsure[digest] = rows.ids
             raise
         except StorageError:
-            if ids is None:
-                self._calls.delete(rows.ids.tolist(), "some of the rows may be stored")
+            self.collection.delete(rows.ids.tolist(), "some of the rows may be stored")
             raise
-        self._unsure.pop(digest_of(rows), None)
-        self._counted(len(vectors) if ids is None else None)
         return rows.ids
 
     def remove(self, ids: object) -> None:
         """Remove examples by id; if an id is unknown, nothing is removed."""
-        wanted = np.unique(id_vector(ids, "ids"))
-        stored = self._calls.fetch(known_ids(wanted.tolist()), [], strong=True)
-        unknown = [number for number in wanted.tolist() if number not in stored]
+        wanted = np.unique(id_vector(ids, "ids")).tolist()
+        stored = self.collection.fetch(wanted, [], strong=True)
+        unknown = [number for number in wanted if number not in stored]
         if unknown:
             raise InvalidInputError(f"id {unknown[0]} is not stored (never added, or removed): nothing was removed")
         for start in range(0, len(wanted), CHUNK_ROWS):
-            part = wanted[start : start + CHUNK_ROWS].tolist()
-            self._calls.delete(part, f"some of the {len(wanted)} examples may have been removed")
-        self._counted(-len(wanted))
+            unsure = f"some of the {len(wanted)} examples may have been removed"
+            self.collection.delete(wanted[start : start + CHUNK_ROWS], unsure)
 
     def write_rows(self, rows: StoredRows) -> None:
         """Write rows by their ids into a store made by `create`; written again, they are the same rows."""
-        checked_texts(rows.texts, len(rows.ids))
-        check_ids(rows.ids)
+        _checked_texts(rows.texts, len(rows.ids))
         for _ in self._write(rows):
             pass
 
     def finish(self, n_rows: int, progress: Progress | None = None) -> None:
         """Wait until all rows are on disk, indexed and loaded."""
-        patient = MilvusCalls(self._calls.address.patient())
-        patient.finish(lambda done: None if progress is None else progress("index", done, n_rows), n_rows)
-        self._counted(None)
+        collection = self.collection.patient()
+        unsure = "the rows are stored, but not indexed or loaded yet"
+        collection.call("flush", unsure=unsure)
+        while True:
+            pending = int(collection.call("describe_index", index_name="vector").get("pending_index_rows", 0) or 0)
+            if progress is not None:
+                progress("index", max(0, n_rows - pending), n_rows)
+            if not pending:
+                break
+            time.sleep(_POLL_SECONDS)
+        collection.call("load_collection", unsure=unsure)
 
     def check_reachable(self) -> None:
         """Raise `StoreUnreachableError` unless Milvus finds the collection now."""
-        self._calls.count()
+        len(self)
 
     def patient(self) -> "MilvusStore":
         """Return the same store for batch work: its searches wait two minutes for a server that is slow or restarts."""
         found = copy(self)
-        found._calls = MilvusCalls(self._calls.address.patient(), wait=True)
+        found.collection = self.collection.patient()
         return found
 
     def facts(self) -> dict[str, Any]:
         """Return what a person may want to know of a store that is elsewhere."""
-        address = self._calls.address
+        address = self.collection.address
         return {"search": self._index, "consistency": address.consistency, "timeout": address.timeout}
 
     def rows(self) -> Iterator[StoredRows]:
         """Yield all rows by rising id, in chunks."""
         fields = ["id", "label", "has_text", "text", "vector"]
         last = -1
-        while found := self._calls.query(f"id > {last}", fields, limit=CHUNK_ROWS // 4, strong=True):
-            rows = rows_from(found, self._n_columns)
-            last = int(rows.ids[-1])
-            yield rows
+        while found := self.collection.query(f"id > {last}", fields, limit=CHUNK_ROWS // 4, strong=True):
+            found.sort(key=lambda row: int(row["id"]))
+            yield StoredRows(
+                ids=np.asarray([row["id"] for row in found], dtype=np.int64),
+                vectors=np.asarray([row["vector"] for row in found], dtype=np.float32),
+                labels=np.asarray([row["label"] for row in found], dtype=np.int64),
+                texts=[row["text"] if row["has_text"] else None for row in found],
+            )
+            last = int(found[-1]["id"])
 
     def save(self, path: str | Path) -> None:
         """Write a reference to the collection, without secrets, into the folder `path`; copies share the rows."""
@@ -343,84 +330,105 @@ class MilvusStore:
 
     def to_part(self) -> Part:
         """Return a reference to the collection."""
-        address = self._calls.address
         state = _State(
-            host=address.host,
-            port=address.port,
-            collection=address.collection,
-            consistency=address.consistency,
-            timeout=address.timeout,
-            tls=address.tls,
-            collection_identity=self._identity,
-            n_columns=self._n_columns,
-            index=self._index,
-            n_built=self._n_built,
-            normalize=self._normalization.kind,
+            address=self.collection.address.in_full,
+            identity=self._identity,
+            n_columns=self.n_columns,
+            normalize=self.normalization.kind,
         )
-        return Part(kind=KIND, state=to_plain(state), arrays=self._normalization.to_arrays())
+        return Part(kind=KIND, state=to_plain(state), arrays=self.normalization.to_arrays())
 
     def detached(self) -> "MilvusStore":
         """Return the store itself: it lives on a server, and cannot be copied for a moment."""
         return self
 
-    @property
-    def live(self) -> None:
-        """None: its rows are in no folder."""
-        return None
-
-    @property
-    def name(self) -> str:
-        """The name of its collection."""
-        return self._calls.address.collection
-
-    def prepared(self, features: FloatArray) -> FloatArray:
-        """Return features (n, d) as they are stored, after checking them."""
+    def _prepared(self, features: object) -> FloatArray:
         vectors = self.normalized(features)
         check_range(vectors)
         return vectors
 
+    def _hits(self, queries: FloatArray, rows: IntArray, limit: int) -> Iterator[tuple[int, Any]]:
+        """Yield each row and what Milvus finds for it, as many queries at a time as its answers may hold."""
+        params = {"metric_type": "L2", "params": search_params(self._index, self._n_built, limit)}
+        step = max(1, min(_MAX_QUERIES, _MAX_HITS // limit))
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            found = self.collection.call(
+                "search",
+                data=list(queries[part]),
+                limit=limit,
+                anns_field="vector",
+                output_fields=["label"],
+                search_params=params,
+                consistency_level=self.collection.consistency,
+            )
+            yield from zip(part.tolist(), found, strict=True)
+
     def _write(self, rows: StoredRows) -> Iterator[int]:
-        """Write the rows in chunks and yield how many are acknowledged."""
-        done = 0
-        for chunk in chunks_of(rows):
-            stored = f"{done} of the {len(rows.ids)} rows are stored, of the next {len(chunk)} some may be"
-            self._calls.upsert(chunk, stored)
-            done += len(chunk)
-            yield done
+        """Write the rows in chunks that fit into a call, and yield how many are acknowledged."""
+        n_rows, n_columns = rows.vectors.shape
+        longest = max((len(text.encode()) for text in rows.texts if text), default=0)
+        step = max(1, min(CHUNK_ROWS, _CHUNK_BYTES // (4 * n_columns + longest + 32)))
+        names = ("id", "label", "vector", "has_text", "text")
+        for start in range(0, n_rows, step):
+            part = slice(start, start + step)
+            texts = list(rows.texts[part])
+            values = (rows.ids[part].tolist(), rows.labels[part].tolist(), rows.vectors[part])
+            present, known = [text is not None for text in texts], [text or "" for text in texts]
+            chunk = [dict(zip(names, row, strict=True)) for row in zip(*values, present, known, strict=True)]
+            stored = f"{start} of the {n_rows} rows are stored, of the next {len(chunk)} some may be"
+            self.collection.call("upsert", data=chunk, unsure=stored)
+            yield start + len(chunk)
 
-    def _free_ids(self, rows: StoredRows) -> IntArray:
-        """Return the ids of an unfinished write of the same rows, or else new ones that nobody has."""
-        ids = self._unsure.get(digest_of(rows))
-        if ids is None:
-            ids = drawn_ids(len(rows.vectors))
-            if self._calls.fetch(ids.tolist(), [], strong=True):
-                raise StorageError(f"ids drawn for {self.where} are taken already; nothing was changed: try again")
-        return ids
+    def _drawn_ids(self, n_rows: int) -> IntArray:
+        """Return consecutive ids that nobody else has: of 2**52, two writers draw the same never."""
+        first = _FIRST_DRAWN_ID + secrets.randbelow(2**52 - n_rows)
+        return np.arange(first, first + n_rows)
 
-    def _counted(self, change: int | None) -> None:
-        """Correct the number of rows by our own change, or forget it."""
-        count = self._count
-        self._count = None if count is None or change is None else (count[0], count[1] + change)
 
-    @classmethod
-    def from_part(cls, part: Part) -> "MilvusStore":
-        """Open what `to_part` described."""
-        with as_written(part.where, "reference to a store"):
-            state = from_plain(_State, part.state)
-            names = ("host", "port", "collection", "consistency", "timeout", "tls")
-            address = MilvusAddress(**{name: getattr(state, name) for name in names})
-            store = cls(
-                MilvusCalls(address),
-                identity=state.collection_identity,
-                n_columns=state.n_columns,
-                index=chosen_index(state.index, 0, 1),
-                n_built=state.n_built,
-                normalization=Normalization.from_arrays(state.normalize, dict(part.arrays), state.n_columns),
+def check_address(address: str, index: str | IndexOptions) -> None:
+    """Raise unless a store can be built at `address`: the server answers and the name is free."""
+    chosen_index(index, 0, 1)
+    collection = MilvusCollection(MilvusAddress.parse(address))
+    if collection.call("has_collection"):
+        raise InvalidInputError(
+            f"the collection {collection.address} already exists, and other folders may share it: choose another name, "
+            f"or remove it with MilvusStore.drop({str(collection.address)!r})"
+        )
+
+
+def _sorted(hits: Sequence[Any]) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return ids, Euclidean distances and labels of the hits of one query, by (distance, id)."""
+    ids = np.asarray([hit["id"] for hit in hits], dtype=np.int64)
+    squared = np.asarray([hit["distance"] for hit in hits], dtype=np.float64)  # Milvus returns squares
+    labels = np.asarray([hit["entity"]["label"] for hit in hits], dtype=np.int64)
+    distances = np.sqrt(np.maximum(squared, 0.0))
+    order = np.lexsort((ids, distances))
+    return ids[order], distances[order], labels[order]
+
+
+def _checked_texts(texts: Sequence[str | None] | None, n_rows: int) -> list[str | None]:
+    """Return texts that Milvus can keep; a longer one is refused before anything is written."""
+    if texts is None:
+        return [None] * n_rows
+    check_length(len(texts), "texts", n_rows)
+    text_tuple([text for text in texts if text is not None], "texts")
+    found = [None if text is None else valid_unicode(text) for text in texts]
+    for row, text in enumerate(found):
+        if text is not None and len(text.encode()) > TEXT_BYTES:
+            raise InvalidInputError(
+                f"Milvus keeps texts of up to {TEXT_BYTES} bytes, text {row} has {len(text.encode())}; nothing was "
+                "written: shorten it, or store in a folder"
             )
-        found = store._calls.existing()
-        if (found.identity, found.n_columns) != (state.collection_identity, state.n_columns):
-            raise StorageError(
-                f"the store {address} is not the one that {part.where} was fitted with (another identity or number of "
-                "columns): restore the collection, or refit"
-            )
-        return store
+    return found
+
+
+def _digest_of(rows: StoredRows) -> bytes:
+    """Return what tells two batches of rows from each other, whatever their ids.
+
+    Vectors count only where there are no texts: a text that is encoded again may differ in the last bit.
+    """
+    digest = hashlib.sha256(json.dumps([rows.labels.tolist(), list(rows.texts)]).encode())
+    if None in rows.texts:
+        digest.update(np.ascontiguousarray(rows.vectors).tobytes())
+    return digest.digest()

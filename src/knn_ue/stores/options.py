@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from knn_ue.arrays import FloatArray, check_choice, check_not_empty, check_positive
+from knn_ue.arrays import FloatArray, check_choice, check_not_empty, check_positive, float_matrix
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder.tensors import stored_array
 from knn_ue.stores.exact import row_squared_norms
@@ -211,6 +211,11 @@ class Normalization:
     scale: FloatArray
 
     @classmethod
+    def none(cls) -> "Normalization":
+        """Return the map that leaves features as they are."""
+        return cls("none", np.empty(0), np.empty(0))
+
+    @classmethod
     def learn(cls, features: FloatArray, kind: Normalize) -> "Normalization":
         """Learn from stored `features` (n, d)."""
         check_choice(kind, "normalize", get_args(Normalize))
@@ -221,6 +226,15 @@ class Normalization:
         scale = np.sqrt(sum(((block - mean) ** 2).sum(axis=0) for block in _blocks(features)) / len(features))
         constant = scale <= 1e-7 * np.abs(mean)  # what float32 rounding alone leaves of a constant column
         return cls(kind, mean, np.where(constant | (scale == 0), np.inf, scale))
+
+    def of(self, features: object, n_columns: int) -> FloatArray:
+        """Return `features` (n, n_columns) as they are compared, after checking them."""
+        matrix = float_matrix(features, "features", dtype=np.float32)
+        if matrix.shape[1] != n_columns:
+            raise InvalidInputError(
+                f"features must have the store's {n_columns} columns, got {matrix.shape[1]}: use the same encoder"
+            )
+        return self(matrix)
 
     def __call__(self, features: FloatArray) -> FloatArray:
         """Return float32 `features` as they are compared; without normalization the very same array."""

@@ -12,7 +12,7 @@ from typing import Protocol
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.folder import Part, open_folder, replace_fitted
-from knn_ue.stores import milvus, milvus_calls
+from knn_ue.stores import milvus
 from knn_ue.stores.contract import MEMORY, NeighborStore, RemoteStore, StoredRows, tunable
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.options import IndexOptions, Normalization
@@ -65,7 +65,7 @@ STORES: dict[str, StoreKind] = {
         load=milvus.MilvusStore.from_part,
         build=milvus.MilvusStore.build,
         open=milvus.MilvusStore.open,
-        check=milvus_calls.check_address,
+        check=milvus.check_address,
         move_to=milvus.MilvusStore.build_rows,
         several=False,
     ),

@@ -1,4 +1,4 @@
-"""Stored examples searched together, and the index over them, exact or of faiss.
+"""Stored examples searched together, the index over them, exact or of faiss, and what a folder holds of both.
 
 A change makes a new segment: a running search never sees half of it.
 """
@@ -10,12 +10,16 @@ from typing import Protocol
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
+from knn_ue.arrays import MAX_CLASSES, BoolArray, FloatArray, IntArray, read_only
 from knn_ue.errors import InvalidInputError
+from knn_ue.folder import ArrayRule, Part, check_arrays, from_plain, to_plain
 from knn_ue.folder.tensors import PackedTexts
 from knn_ue.stores.exact import ExactIndex
-from knn_ue.stores.faiss_index import build_faiss, check_faiss, check_keeps_vectors
-from knn_ue.stores.options import IndexOptions, Normalization, check_range
+from knn_ue.stores.faiss_index import FaissIndex, build_faiss, check_faiss, check_keeps_vectors, read_index
+from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range
+
+MAX_ID = 1 << 62
+_INDEX = "index.faiss"
 
 
 class Index(Protocol):
@@ -131,12 +135,9 @@ class Segment:
     def __len__(self) -> int:
         return len(self.ids) - int(self.removed.sum())
 
-    def search(self, queries: FloatArray, n_neighbors: int, *, by: Index | None = None) -> Found:
-        """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing.
-
-        `by` another index over the same rows, if given.
-        """
-        distances, rows = (by or self.index).search(queries, n_neighbors, self._excluded)
+    def search(self, queries: FloatArray, n_neighbors: int) -> Found:
+        """Return distances, ids and labels (queries, n_neighbors); (inf, -1, -1) where a row is missing."""
+        distances, rows = self.index.search(queries, n_neighbors, self._excluded)
         if not len(self.ids):
             return distances, rows, rows
         labels = self.labels[rows]
@@ -219,14 +220,70 @@ class Segment:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    """What a folder holds of rows beside their arrays and their index."""
+
+    index: IndexOptions
+    normalize: Normalize
+    keep_vectors: bool
+
+
+_ARRAYS = {
+    "ids": ArrayRule(dtype=np.int64, shape=("rows",), least=0, most=MAX_ID),
+    "labels": ArrayRule(dtype=np.int64, shape=("rows",), least=0, most=MAX_CLASSES - 1),
+    "vectors": ArrayRule(dtype=np.float32, shape=("rows", "columns"), optional=True),
+}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class IndexedRows:
-    """A segment without changes, and what it takes to search it and to number what is added."""
+    """A segment without changes, and what it takes to search it, to number what is added, and to save it."""
 
     segment: Segment
     options: IndexOptions
     normalization: Normalization
     next_id: int
+
+    def to_part(self, kind: str) -> Part:
+        """Return what a folder holds of them."""
+        segment, normalization, index = self.segment, self.normalization, self.segment.index
+        texts = segment.texts if isinstance(segment.texts, PackedTexts) else PackedTexts.pack(segment.texts)
+        arrays = {"ids": segment.ids, "labels": segment.labels, **texts.to_arrays(), **normalization.to_arrays()}
+        if segment.vectors is not None:
+            arrays["vectors"] = segment.vectors
+        state = _State(index=self.options, normalize=normalization.kind, keep_vectors=segment.vectors is not None)
+        fill = (lambda folder: index.write(folder / _INDEX)) if isinstance(index, FaissIndex) else None
+        return Part(kind=kind, state=to_plain(state), arrays=arrays, fill=fill)
+
+    @classmethod
+    def from_part(cls, part: Part) -> "IndexedRows":
+        """Return what `to_part` described; ValueError where it is no such thing."""
+        if part.growing is None:
+            raise ValueError("its columns are missing")
+        state, arrays = from_plain(_State, part.state), dict(part.arrays)
+        n_columns, next_id = part.growing.n_columns, part.growing.next_id
+        check_arrays(arrays, _ARRAYS, {"columns": n_columns})
+        ids, texts = arrays["ids"], PackedTexts.from_arrays(arrays)
+        if len(ids) != len(texts):
+            raise ValueError("its arrays have different lengths")
+        if not 0 <= next_id <= MAX_ID or (len(ids) and ((ids[1:] <= ids[:-1]).any() or ids[-1] >= next_id)):
+            raise ValueError("its ids do not rise")
+        vectors = arrays["vectors"] if state.keep_vectors else None
+        if vectors is None:
+            check_keeps_vectors(state.index)
+        else:
+            check_range(vectors)  # short ones may be all that is left of longer ones
+        if vectors is not None and (state.index.factory == "Flat" or _INDEX not in part.files):
+            index: Index = ExactIndex(vectors)
+        else:
+            index = read_index(part.path_of(_INDEX), (len(ids), n_columns), vectors, state.index)
+        return cls(
+            segment=Segment.of(vectors, ids, arrays["labels"], texts, index),
+            options=state.index,
+            normalization=Normalization.from_arrays(state.normalize, arrays, index.n_columns),
+            next_id=next_id,
+        )
 
 
 def merged(first: Found, second: Found) -> Found:

@@ -4,7 +4,16 @@ from knn_ue.verifying.comparison import Comparison, compare, compare_cross_fitte
 from knn_ue.verifying.given import OTHER, UNSTATED, answer_numbers, n_answers_of, off_list_names
 from knn_ue.verifying.instant import InstantReader
 from knn_ue.verifying.labels import LabelParams, LabelVerifier, VerdictExplanation, fit_labels
-from knn_ue.verifying.readers import READERS, EmbeddingReader, Reader, choose_reader, open_reader, read_pairs
+from knn_ue.verifying.readers import (
+    READERS,
+    EmbeddingReader,
+    Reader,
+    choose_reader,
+    open_reader,
+    read_inputs,
+    read_outputs,
+    read_pairs,
+)
 from knn_ue.verifying.spans import SpanParams, SpanVerifier, fit_spans
 from knn_ue.verifying.views import FittedView, RawView, RawViews, SparseRows, take_rows
 
@@ -34,6 +43,8 @@ __all__ = [
     "n_answers_of",
     "off_list_names",
     "open_reader",
+    "read_inputs",
+    "read_outputs",
     "read_pairs",
     "take_rows",
 ]

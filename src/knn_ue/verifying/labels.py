@@ -187,7 +187,7 @@ class LabelVerifier:
             if own_score is None:
                 raise InvalidInputError("the verifier was fitted with own scores: pass own_score, NaN where unknown")
             scores = _own_scores(own_score, len(probs))
-            own = self.params.own_slope * _standardized(scores, self.params.own_mean, self.params.own_spread)
+            own = self.params.own_slope * standardized(scores, self.params.own_mean, self.params.own_spread)
         return probs, verifier, own
 
     def _checked(self, answers: IntArray, n_rows: int) -> IntArray:
@@ -245,9 +245,9 @@ def fit_checked(
     left_out = classes.tempered(log_probs, gamma)
     agreed = record.left_out_agreement(left_out, gold, answers, n_answers=n_answers)
     own = None if own_score is None else _own_scores(own_score, len(gold))
-    mean, spread = _center(own)
+    mean, spread = center(own)
     columns = [np.ones(len(gold)), log_odds(agreed)]
-    columns += [] if own is None else [_standardized(own, mean, spread)]
+    columns += [] if own is None else [standardized(own, mean, spread)]
     coefficients, scores = _fit_verdict(np.column_stack(columns), gold, answers)
     return LabelVerifier(
         params=LabelParams(
@@ -306,7 +306,7 @@ def _own_scores(values: object, n_rows: int) -> FloatArray:
     return scores.astype(np.float64)
 
 
-def _center(own: FloatArray | None) -> tuple[float, float]:
+def center(own: FloatArray | None) -> tuple[float, float]:
     """Return mean and standard deviation of the known own scores."""
     known = own[~np.isnan(own)] if own is not None else np.zeros(0)
     if not len(known):
@@ -315,6 +315,6 @@ def _center(own: FloatArray | None) -> tuple[float, float]:
     return float(known.mean()), spread if spread > 1e-9 * max(1.0, float(np.abs(known).max())) else 1.0
 
 
-def _standardized(own: FloatArray, mean: float, spread: float) -> FloatArray:
-    standardized: FloatArray = np.clip(np.nan_to_num((own - mean) / spread, nan=0.0), -_FARTHEST, _FARTHEST)
-    return standardized
+def standardized(own: FloatArray, mean: float, spread: float) -> FloatArray:
+    scaled: FloatArray = np.clip(np.nan_to_num((own - mean) / spread, nan=0.0), -_FARTHEST, _FARTHEST)
+    return scaled

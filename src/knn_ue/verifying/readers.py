@@ -14,6 +14,7 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, float_matrix
 from knn_ue.errors import InvalidInputError
+from knn_ue.types import Outputs
 from knn_ue.verifying.instant import InstantReader
 from knn_ue.verifying.labels import LabelVerifier, fit_labels
 from knn_ue.verifying.views import RawView, SparseRows
@@ -79,6 +80,20 @@ def read_pairs(reader: Reader, pairs: Sequence[Pair]) -> dict[str, RawView]:
             continue
         views[f"{name}_compared"] = np.hstack([np.abs(view - other), view * other])
     return views
+
+
+def read_inputs(reader: Reader, texts: Sequence[str] | None, pairs: Sequence[Pair] | None) -> Mapping[str, RawView]:
+    """Return the raw views of n pairs, or of n texts where there are no pairs."""
+    if pairs is not None:
+        return read_pairs(reader, pairs)
+    if texts is None:
+        raise InvalidInputError("the verifier reads texts, these Outputs have none: pass Outputs(texts=...)")
+    return reader.read(list(texts))
+
+
+def read_outputs(reader: Reader, outputs: Outputs) -> Mapping[str, RawView]:
+    """Return the raw views of the texts or pairs that a model's outputs are of."""
+    return read_inputs(reader, outputs.texts, outputs.pairs)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -53,12 +53,20 @@ def agreement(probs: FloatArray, answers: IntArray, said: FloatArray) -> FloatAr
 
 def left_out_agreement(probs: FloatArray, gold: IntArray, answers: IntArray, *, n_answers: int) -> FloatArray:
     """Return `agreement` of the labeled rows (m,), the confusion of each from the other four folds."""
+    found = left_out_posterior(probs, gold, answers, n_answers=n_answers)
+    on_list = answers < probs.shape[1]
+    of_given: FloatArray = found[np.arange(len(answers)), np.where(on_list, answers, 0)]
+    return np.where(on_list, of_given, 0.0)
+
+
+def left_out_posterior(probs: FloatArray, gold: IntArray, answers: IntArray, *, n_answers: int) -> FloatArray:
+    """Return the `posterior` of the labeled rows (m, classes), the confusion of each from the other four folds."""
     folds = folds_of(gold)
-    found = np.empty(len(gold))
+    found = np.empty_like(probs)
     for fold in range(N_FOLDS):
         inside: BoolArray = folds == fold
         if inside.any():
             n_classes = probs.shape[1]
             said = confusion(gold[~inside], answers[~inside], n_classes=n_classes, n_answers=n_answers)
-            found[inside] = agreement(probs[inside], answers[inside], said)
+            found[inside] = posterior(probs[inside], answers[inside], said)
     return found

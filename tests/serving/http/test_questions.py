@@ -95,8 +95,9 @@ def test_every_answer_says_which_folder_gave_it_and_holds_what_is_documented(tas
             expected = {field.name for field in fields(Why)} | {"in_words"}
             if task == WORDS:
                 expected -= {"familiarity", "unfamiliar"}  # sentences and entities have them
-            # Only where the neighbors have another label, and where a domain has a scale.
-            other = {"majority_label", "n_majority", "adapted_to"}
+            # Only where the neighbors have another label, where a domain has a scale, where answers were given, and
+            # where a verifier stands beside the model.
+            other = {"majority_label", "n_majority", "adapted_to", "base_score", "unverified_score", "verifier"}
             assert all(set(why) | other == expected for why in one["why"])
 
 

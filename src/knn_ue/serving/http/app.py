@@ -40,7 +40,8 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.start()
         # The first pass through a model takes longer than all others: no client shall wait for it.
-        warm_up = Example(("warm", "up") if TASKS[served.pipe.task].is_pair else ("warm",))
+        given = {"answer": ""} if served.pipe.encoder.gives_answers else None
+        warm_up = Example(("warm", "up") if TASKS[served.pipe.task].is_pair else ("warm",), given=given)
         await service.batcher.submit(Work(kind="encode", examples=[warm_up]), 1)
         log("ready", **{key: served.facts()[key] for key in ("task", "method", "n_stored", "generation")})
         yield

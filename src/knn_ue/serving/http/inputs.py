@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from knn_ue.encoding import Example, read_example
+from knn_ue.encoding.given import given_answer
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.serving.options import ServeOptions
@@ -55,15 +56,36 @@ def check_shown(served: Served, examples: Sequence[Example], top: int, *, explai
 def _read(row: Any, served: Served, number: int) -> Example:
     content: object = row
     if isinstance(row, BaseModel):
-        content = row.model_dump()
+        content = row.model_dump(exclude_unset=True)
     task, words_of = served.pipe.task, served.pipe.encoder.words_of
     try:
-        return read_example(content, task, number, words_of=words_of)
+        return _with_answer(read_example(content, task, number, words_of=words_of), served, number)
+    except _AnswerError:
+        raise
     except InvalidInputError as error:
         if "words but" in str(error):  # the numbers of words and tags say more than the shape would
             raise
         # The library's message shows the value: right in a terminal, but too much of a user's text in an answer.
         raise InvalidInputError(f"input {number} must be {_WANTED[task]}: this model is for {task}") from None
+
+
+class _AnswerError(InvalidInputError):
+    """What is wrong with a given answer, in words that show nothing of the input."""
+
+
+def _with_answer(example: Example, served: Served, number: int) -> Example:
+    """Return the example if it has an answer exactly where the folder judges given ones."""
+    if not served.pipe.encoder.gives_answers:
+        if example.given is not None:
+            raise _AnswerError(f"input {number} has an answer, this folder's model gives its own: leave the answer out")
+        return example
+    if "answer" not in (example.given or {}) and not (example.given or {}).get("samples"):
+        raise _AnswerError(f"input {number} has no answer, and this folder judges given ones: send it as answer")
+    try:
+        given_answer(example, number)
+    except InvalidInputError as error:
+        raise _AnswerError(str(error)) from None
+    return example
 
 
 def _check_number(n_rows: int, name: str, options: ServeOptions) -> None:

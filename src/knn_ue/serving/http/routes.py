@@ -103,12 +103,16 @@ def _add_questions(router: APIRouter, service: Service) -> None:
         """Answer, and say why: the weight and its two terms, all neighbors, and a map of the neighborhood."""
         done = await _ask(service, request, body, "explain")
         pairs = zip(done.answers, done.why, strict=True)
+        judges = done.served.pipe.encoder.gives_answers
         found = [
             {
                 "answer": answer.to_dict(),
                 "why": [row.to_dict() for row in why],
                 "familiarity_in_words": familiarity_sentence(
-                    answer.familiarity, answer.unfamiliar, scale_of(done.served.pipe.fitted_, answer.domain)
+                    answer.familiarity,
+                    answer.unfamiliar,
+                    scale_of(done.served.pipe.fitted_, answer.domain),
+                    given=judges,
                 )
                 or None,
             }
@@ -169,6 +173,7 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         record = TASKS[service.served.pipe.task]
         drawn = [
             dict(zip(record.input_keys, [list(x.parts)] if record.is_tagging else x.parts, strict=True))
+            | dict(x.given or {})
             for x in service.pool.draw(body.n)
         ]
         return _json({"inputs": drawn, "source": service.pool.source, "n_pool": len(service.pool)})

@@ -45,19 +45,28 @@ _Weight = Annotated[
 ]
 
 
-class TextInput(_Sent):
+class _MayBeAnswered(_Sent):
+    """An input with what another model answered, for folders that judge given answers."""
+
+    domain: _Domain = None
+    answer: str | None = Field(None, description="What another model answered; null where it said nothing.")
+    confidence: float | None = Field(None, ge=0, le=1, allow_inf_nan=False, description="How sure it said it was.")
+    logprob: float | None = Field(None, le=0, allow_inf_nan=False, description="The log-probability of the answer.")
+    probabilities: dict[str, float] | None = Field(None, description="Its probability of each label.")
+    samples: list[str] | None = Field(None, description="What it answered when it was asked several times.")
+
+
+class TextInput(_MayBeAnswered):
     """One text."""
 
     text: str
-    domain: _Domain = None
 
 
-class PairInput(_Sent):
+class PairInput(_MayBeAnswered):
     """Two texts, for models that judge how the second follows from the first."""
 
     premise: str
     hypothesis: str
-    domain: _Domain = None
 
 
 class TokensInput(_Sent):
@@ -305,6 +314,7 @@ class Info(BaseModel):
     promise: str | None = Field(description="What the threshold keeps, in words.")
     note: str | None = Field(description="What this method cannot show, in words.")
     samples: list[str] | list[list[str]] = Field(description="Inputs to try.")
+    judges_answers: bool = Field(description="Whether an input needs the `answer` that another model gave.")
     splits_texts: bool = Field(description="Whether the model splits texts to tag with a tokenizer of its own.")
     domains: list[str] = Field(description="Domains beside the general one.")
     pool: PoolInfo

@@ -44,7 +44,7 @@ export function showAnswer(found, context) {
 function spoken({ answer, why, familiarity_in_words: known }) {
   const strange = answer.unfamiliar ? `${known} ` : "";
   if ("words" in answer) return `${strange}${answer.entities.length} entities in ${answer.words.length} words. ${wholeSentence(answer)}`;
-  return `${strange}The answer is ${why[0].label}. The calibrated score is ${percent(why[0].score)}, the model alone says ${percent(why[0].raw_score)}.`;
+  return `${strange}The answer is ${why[0].label}. The calibrated score is ${percent(why[0].score)}. ${alone(why[0])}`;
 }
 
 function answerCard(why, word, context, answer, opened) {
@@ -70,11 +70,16 @@ function badge(why, least, unfamiliar) {
   return el("span", { class: "tag agrees" }, `✓ above the threshold ${number(least)}`);
 }
 
+/** How sure the model itself is. */
+function alone({ raw_score: stated }) {
+  return stated === null ? "The model did not say how sure it is." : `The model alone says ${percent(stated)}.`;
+}
+
 /** What the score was calibrated on; never that it is right. */
 function basis(why, answer, info) {
-  const alone = `The model alone says ${percent(why.raw_score)}.`;
-  if (why.adapted_to) return `${alone} The score is adapted with labels of the domain ${why.adapted_to}: it holds on average for inputs like those, not for every single one.`;
-  const where = `${alone} The score is calibrated on ${info.n_fitted} validation rows: it holds on average for inputs like them`;
+  const said = alone(why);
+  if (why.adapted_to) return `${said} The score is adapted with labels of the domain ${why.adapted_to}: it holds on average for inputs like those, not for every single one.`;
+  const where = `${said} The score is calibrated on ${info.n_fitted} ${info.judges_answers ? "labeled answers" : "validation rows"}: it holds on average for inputs like them`;
   return answer.unfamiliar ? `${where}, and this one is not like them.` : `${where}, not for every single one.`;
 }
 
@@ -93,7 +98,7 @@ function distribution(why, least, opened) {
   return el(
     "div",
     { class: "distribution", role: "group", "aria-label": "Scores of the labels" },
-    el("p", { class: "soft legend" }, el("span", { class: "swatch calibrated" }), "calibrated ", el("span", { class: "swatch raw" }), "the model alone"),
+    el("p", { class: "soft legend" }, el("span", { class: "swatch calibrated" }), "calibrated ", ...(why.raw_score === null ? [] : [el("span", { class: "swatch raw" }), "the model alone"])),
     rows,
     rest.length ? el("details", { class: "classes", open: opened }, el("summary", {}, `${rest.length} more labels`), rest) : null,
   );
@@ -109,10 +114,10 @@ function classRow(one, least) {
       "span",
       { class: "two-tracks", "aria-hidden": "true" },
       fill("calibrated", one.score),
-      fill("raw", one.raw_score),
+      one.raw_score === null ? null : fill("raw", one.raw_score),
       least > 0 ? el("span", { class: "bar-mark", title: `threshold ${number(least)}`, style: { left: `${100 * least}%` } }) : null,
     ),
-    el("span", { class: "bar-value" }, el("strong", {}, percent(one.score)), el("span", { class: "soft" }, ` model ${percent(one.raw_score)}`)),
+    el("span", { class: "bar-value" }, el("strong", {}, percent(one.score)), one.raw_score === null ? null : el("span", { class: "soft" }, ` model ${percent(one.raw_score)}`)),
   );
 }
 
@@ -124,7 +129,7 @@ function reasonsCard(why, note, opened) {
     ["This input", why.score, "calibrated"],
   ];
   if (why.usual_score !== undefined) card.append(...steps.map(([name, value, kind]) => bar({ name, value, most: 1, shown: percent(value), kind })));
-  const said = ["calibration", "neighborhood", "neighbors"].map((part) => why.in_words[part]).filter(Boolean);
+  const said = ["calibration", "neighborhood", "neighbors", "verdict", "for", "against", "own"].map((part) => why.in_words[part]).filter(Boolean);
   card.append(el("ul", { class: "said" }, said.map((text) => el("li", { dir: "auto" }, text))));
   if (why.distance_term === null) {
     if (note) card.append(el("p", { class: "soft" }, note));

@@ -1,4 +1,4 @@
-// The form: one text, a pair, or a sentence whose words are tagged.
+// The form: one text, a pair, or a sentence whose words are tagged; and what another model answered, where that is judged.
 
 import { byId, el } from "./dom.js";
 
@@ -10,11 +10,14 @@ const PLACEHOLDERS = {
 /** Fill the form for the task; `ask` is called with what the API calls an input. */
 export function buildForm(info, ask) {
   const form = byId("ask");
-  const fields = info.task === "text-pair" ? pairFields() : [field("text", "Text", PLACEHOLDERS[info.task])];
+  const texts = info.task === "text-pair" ? pairFields() : [field("text", "Text", PLACEHOLDERS[info.task])];
+  const given = info.judges_answers ? [answerField(info.labels), confidenceField()] : [];
+  const fields = [...texts, ...given];
   const hint = el("p", { class: "soft hint" }, "Press Enter to ask, Shift+Enter for a new line.");
   const samples = (info.samples ?? []).map((sample) => sampleButton(sample, fields, form));
   form.replaceChildren(
-    ...fields.map(({ box }) => box),
+    ...texts.map(({ box }) => box),
+    ...(given.length ? [el("div", { class: "row given" }, given.map(({ box }) => box))] : []),
     el("div", { class: "row" }, el("button", { type: "submit", class: "main" }, "How sure?"), hint),
     el("div", { class: "row", id: "ask-domain" }),
     ...(samples.length ? [el("p", { class: "samples" }, el("span", { class: "soft" }, "Or try: "), samples)] : []),
@@ -22,7 +25,7 @@ export function buildForm(info, ask) {
   form.onsubmit = (event) => {
     event.preventDefault();
     const values = fields.map(({ area }) => area.value.trim());
-    const empty = fields.find((_, place) => !values[place]);
+    const empty = texts.find((_, place) => !values[place]); // a model may well answer nothing
     if (empty) return miss(empty);
     ask(input(info, values));
   };
@@ -53,8 +56,14 @@ function miss({ area, label }) {
   area.focus();
 }
 
-function input({ task, splits_texts: itself }, values) {
-  if (task === "text-pair") return { premise: values[0], hypothesis: values[1] };
+function input({ task, splits_texts: itself, judges_answers: judged }, values) {
+  const given = {};
+  if (judged) {
+    given.answer = values.at(-2);
+    if (values.at(-1)) given.confidence = Number(values.at(-1)) / 100;
+  }
+  if (task === "text-pair") return { premise: values[0], hypothesis: values[1], ...given };
+  if (judged) return { text: values[0], ...given };
   return task === "token-classification" && !itself ? { tokens: words(values[0]) } : { text: values[0] };
 }
 
@@ -75,11 +84,23 @@ function field(id, label, placeholder) {
   return { area, label, box: el("div", { class: "field" }, el("label", { for: area.id }, label), area) };
 }
 
+/** What the model answered; its labels are offered, anything may be typed. */
+function answerField(labels) {
+  const area = el("input", { id: "ask-answer", type: "text", list: "ask-labels", placeholder: labels[0], dir: "auto", autocomplete: "off" });
+  const known = el("datalist", { id: "ask-labels" }, labels.map((label) => el("option", { value: label })));
+  return { area, label: "Answer", box: el("div", { class: "field" }, el("label", { for: area.id }, "The model answered"), area, known) };
+}
+
+function confidenceField() {
+  const area = el("input", { id: "ask-confidence", type: "number", min: 0, max: 100, step: "any", inputmode: "decimal", placeholder: "not stated" });
+  return { area, label: "Confidence", box: el("div", { class: "field" }, el("label", { for: area.id }, "It said it is sure by, in %"), area) };
+}
+
 function sampleButton(sample, fields, form) {
   const parts = Array.isArray(sample) ? sample : [sample];
   const shown = parts.join(" → ");
   const use = () => {
-    fields.forEach(({ area }, place) => (area.value = parts[place]));
+    fields.forEach(({ area }, place) => (area.value = parts[place] ?? ""));
     form.requestSubmit();
   };
   return el(

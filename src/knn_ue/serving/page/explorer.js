@@ -44,7 +44,7 @@ function describe(info) {
   const stored = info.n_stored === null ? "" : `, ${info.n_stored} training examples stored`;
   const kinds = { "text-classification": "texts", "text-pair": "pairs of texts", "token-classification": "words" };
   byId("about").textContent =
-    `This model labels ${kinds[info.task]}: ${list(info.labels)}. Method ${info.method}${stored}.` +
+    `${info.judges_answers ? "This folder judges what another model answered about" : "This model labels"} ${kinds[info.task]}: ${list(info.labels)}. Method ${info.method}${stored}.` +
     (info.note ? ` ${info.note}` : "");
   byId("version").textContent = `knn-ue ${info.library}, folder ${info.folder}`;
 }

@@ -7,6 +7,7 @@ export function feedback(answer, why, context) {
   const { info } = context.page;
   const card = el("section", { class: "card", "aria-labelledby": "feedback-title" }, el("h2", { id: "feedback-title" }, "Is this wrong?"));
   if (info.read_only) return append(card, "This server stores no corrections: it was started with --read-only.");
+  if (info.judges_answers) return append(card, "Add this row with its right label to your labeled answers, and fit again.");
   if (info.n_stored === null) return append(card, `The method ${info.method} stores no examples, so it cannot learn from a correction.`);
   const tagging = "words" in answer;
   const selects = (tagging ? answer.words : [answer]).map((word, place) => select(info.labels, why[place].label, word.word, place));

@@ -12,18 +12,19 @@ export function neighborhood(why, note, context) {
   }
   const drawn = why.map ? map(why.map, why.label) : null;
   const items = why.neighbors.map((near) => item(near, drawn, context));
+  const judged = context.page.info.judges_answers;
   const agreeing = why.n_agreeing === null ? "" : ` ${why.n_agreeing} of the ${why.n_neighbors} nearest agree.`;
   const list = el(
     "section",
     { class: "card", "aria-labelledby": "near-title" },
-    title(),
-    el("p", {}, `✓ agrees: labeled ${why.label}, as predicted. ✗ differs: has another label.${agreeing}`),
+    title(judged),
+    el("p", {}, `✓ agrees: labeled ${why.label}, as ${judged ? "answered" : "predicted"}. ✗ differs: has another label.${agreeing}`),
     el("ol", { class: "neighbors" }, items),
   );
   return { list, map: drawn?.card };
 }
 
-const title = () => el("h2", { id: "near-title", tabindex: -1 }, "The nearest training examples");
+const title = (judged) => el("h2", { id: "near-title", tabindex: -1 }, judged ? "The nearest labeled rows" : "The nearest training examples");
 
 function item(near, drawn, context) {
   const mark = near.agrees ? el("span", { class: "tag agrees" }, "✓ agrees") : el("span", { class: "tag differs" }, "✗ differs");
@@ -43,9 +44,10 @@ function item(near, drawn, context) {
       "div",
       { class: "near-head" },
       mark,
-      el("strong", {}, near.label),
+      el("strong", {}, near.given === undefined ? near.label : `right: ${near.label}`),
+      near.given === undefined ? null : el("span", {}, `the model said ${near.given}`),
       el("span", { class: "soft" }, `distance ${near.distance.toFixed(3)}, id ${near.id}`),
-      context.page.info.read_only ? null : forget(near, context),
+      context.page.info.read_only || context.page.info.n_stored === null ? null : forget(near, context),
     ),
     text(near),
   );

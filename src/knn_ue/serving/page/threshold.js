@@ -53,7 +53,7 @@ function sentence(curve, step, threshold) {
 
 function origin(curve, info) {
   const rows = curve.kept_apart
-    ? `Measured on ${curve.n} validation ${curve.unit} that the method was not fitted on.`
+    ? `Measured on ${curve.n} validation ${curve.unit}${curve.as_new ? ", each scored as if it were new." : " that the method was not fitted on."}`
     : `Measured on the ${curve.n} validation ${curve.unit} the method was fitted on: expect slightly worse results on new data.`;
   return info.promise ? `${rows} Fitted: ${info.promise}.` : rows;
 }

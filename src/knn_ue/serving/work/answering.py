@@ -16,7 +16,7 @@ from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.answers import of_rows
 from knn_ue.pipeline.domains import answer_in_domains, asked_domains, calibrator_of, scale_of
 from knn_ue.pipeline.fitted import closeness, shown_neighbors
-from knn_ue.serving.work.explaining import Why, explain_rows
+from knn_ue.serving.work.explaining import Why, explain_rows, in_words_of
 from knn_ue.serving.work.state import Served
 from knn_ue.types import Outputs
 
@@ -105,6 +105,8 @@ def _answer(
             if taken.groups is None:
                 known = of_rows([row for rows in why for row in rows], taken, fitted.familiarity)
                 why = [[row] for row in known]
+            if calibrator.judges_given and taken.groups is None:
+                why = [[in_words_of(answer, row) for row in rows] for answer, rows in zip(mine, why, strict=True)]
         done[number] = Done(
             served=served,
             answers=mine,

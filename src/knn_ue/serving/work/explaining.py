@@ -1,15 +1,16 @@
 """Why a row has the score it has, for every method: terms, classes, neighbors, and a map of the neighborhood."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from knn_ue.answers import Explanation, NeighborExample, Plain
+from knn_ue.answers import Answer, AnyAnswer, Explanation, NeighborExample, Plain
 from knn_ue.arrays import BoolArray, FloatArray, softmax
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.pipeline.fitted import class_names, nearest
 from knn_ue.types import Outputs, Prediction
+from knn_ue.verifying import OTHER
 from knn_ue.weighting import other_majority
 
 _CLASSES = 10  # the likeliest ones are listed
@@ -18,11 +19,11 @@ _MAPS = 64  # rows of one request that get a map
 
 @dataclass(frozen=True, kw_only=True)
 class ClassScore(Plain):
-    """A class, with the calibrated score and the model's own."""
+    """A class, with the calibrated score and the model's own, None where the model did not say."""
 
     label: str
     score: float
-    raw_score: float
+    raw_score: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,19 +65,30 @@ def explain_rows(outputs: Outputs, calibrator: Calibrator, found: Found, *, top:
     prediction = calibrator.predict(outputs, found=found)
     names = class_names(outputs)
     if calibrator.explains:
-        rows = calibrator.explain(outputs, top=calibrator.n_neighbors, found=found)
+        rows = calibrator.explain(outputs, top=calibrator.n_neighbors or max(top, 1), found=found)
     else:
         rows = _without_terms(outputs, calibrator, prediction, found)
-    maps = _maps(outputs, calibrator, rows)
+    maps, judges = _maps(outputs, calibrator, rows), calibrator.judges_given
     return [
         Why(
             **{field.name: getattr(row, field.name) for field in fields(Explanation) if field.name != "neighbors"},
             neighbors=row.neighbors[:top],
-            classes=_classes(names, prediction.probs[number], raw),
+            classes=_judged(names, prediction, number, row)
+            if judges
+            else _classes(names, prediction.probs[number], raw),
             map=maps[number] if number < len(maps) else None,
         )
         for number, (row, raw) in enumerate(zip(rows, softmax(outputs.logits), strict=True))
     ]
+
+
+def in_words_of(answer: AnyAnswer, why: Why) -> Why:
+    """Return the reasons under the words in which an answer was given, which may be no label."""
+    label = answer.label or answer.would_be if isinstance(answer, Answer) else None
+    if label is None:
+        return why
+    first, *rest = why.classes
+    return replace(why, label=label, classes=(replace(first, label=label), *rest))
 
 
 def _without_terms(outputs: Outputs, calibrator: Calibrator, prediction: Prediction, found: Found) -> list[Explanation]:
@@ -111,11 +123,21 @@ def _classes(names: Sequence[str], probs: FloatArray, raw: FloatArray) -> tuple[
     return tuple(ClassScore(label=names[n], score=float(probs[n]), raw_score=float(raw[n])) for n in likeliest)
 
 
+def _judged(names: Sequence[str], prediction: Prediction, row: int, why: Explanation) -> tuple[ClassScore, ...]:
+    """Return the given answer and the labels that the verifier finds likeliest beside it."""
+    probs, given = prediction.probs[row], int(prediction.predicted[row])
+    labels = names.index(OTHER) if OTHER in names else len(names)
+    others = [number for number in np.argsort(-probs[:labels], kind="stable").tolist() if number != given]
+    first = ClassScore(label=why.label, score=float(probs[given]), raw_score=why.raw_score)
+    rest = [ClassScore(label=names[n], score=float(probs[n]), raw_score=None) for n in others[: _CLASSES - 1]]
+    return (first, *rest)
+
+
 def _maps(outputs: Outputs, calibrator: Calibrator, rows: Sequence[Explanation]) -> list[Map | None]:
     """Return the map of each of the first rows; their vectors are fetched in one call."""
     shown = [row.neighbors for row in rows[:_MAPS]]
     ids = [neighbor.id for neighbors in shown for neighbor in neighbors]
-    if not ids:
+    if not ids or not calibrator.stores:
         return []
     name, store = list(calibrator.stores.items())[-1]
     vectors = store.vectors_of(ids)

@@ -53,7 +53,7 @@ class Served:
             "loaded_at": self.loaded_at,
             "task": pipe.task,
             "method": pipe.method_,
-            "labels": list(pipe.class_names),
+            "labels": list(pipe.encoder.labels),
             "n_stored": None if self.store is None else len(self.store),
             "n_neighbors": pipe.calibrator_.n_neighbors or None,
             "n_validation": len(pipe.validation_),
@@ -63,6 +63,7 @@ class Served:
             "promise": None if threshold is None else str(threshold),
             "note": neighbor_note(self),
             "samples": _samples(pipe),
+            "judges_answers": pipe.encoder.gives_answers,
             "splits_texts": pipe.encoder.splits_texts,
             "domains": list(pipe.domains_),
         }
@@ -77,9 +78,13 @@ def _samples(pipe: UncertaintyPipeline) -> list[str] | list[list[str]]:
     texts = list(dict.fromkeys(validation.texts))
     readable = [text for text in texts if 20 <= len(text) <= 300] or texts
     chosen = readable[:: max(1, len(readable) // _N_SAMPLES)][:_N_SAMPLES]
-    if not task.is_pair:
-        return chosen
-    return [] if validation.pairs is None else [list(validation.pairs[rows[text]]) for text in chosen]
+    if task.is_pair and validation.pairs is None:
+        return []
+    inputs = [list(validation.pairs[rows[text]]) if validation.pairs else [text] for text in chosen]
+    if pipe.encoder.gives_answers:  # with what was answered there
+        names = pipe.class_names
+        return [[*parts, names[validation.predicted[rows[text]]]] for parts, text in zip(inputs, chosen, strict=True)]
+    return inputs if task.is_pair else chosen
 
 
 def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Served | None = None) -> Served:
@@ -98,6 +103,8 @@ def load_served(path: Path, *, device: str, trust_remote_code: bool, before: Ser
 def neighbor_note(served: Served) -> str | None:
     """Return the sentence for people where the method cannot show neighbors or terms; None where it shows all."""
     method, calibrator = served.pipe.method_, served.pipe.calibrator_
+    if not calibrator.stores and calibrator.explains:
+        return None
     if not calibrator.stores:
         return f"The method {method} uses no neighbors: fit with knn-ue to see the training examples behind an answer."
     if not calibrator.explains:

@@ -1,0 +1,1 @@
+"""Methods that train the model in their own way."""
