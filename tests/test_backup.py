@@ -1,7 +1,6 @@
 """`knn-ue backup`: a copy that opens and is complete, whatever is done to the folder meanwhile."""
 
 import json
-import os
 import threading
 
 import pytest
@@ -90,7 +89,7 @@ def test_what_is_no_folder_or_is_damaged_leaves_no_backup(ue, tmp_path):
 
 
 def test_a_link_in_a_folder_is_not_followed(ue, tmp_path):
-    os.symlink("/dev/zero", fitted_in(ue) / "endless")
+    (fitted_in(ue) / "endless").symlink_to("/dev/zero")
 
     assert run("backup", ue, tmp_path / "copy").exit_code == 1
     assert not (tmp_path / "copy").exists()
