@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torture import (
     failing_calls,
+    forks,
     full_disk,
     hostile_requests,
     killed_pipelines,
@@ -36,6 +37,7 @@ ATTACKS = {
     "train": Attack("kill -9 of train --overwrite", killed_pipelines.trainings, 1),
     "stop": Attack("SIGSTOP of a writer with a lock in its hands", stopped_writers.attack, 1),
     "full-disk": Attack("a disk that is full at random moments", full_disk.attack, 1),
+    "forks": Attack("forks of a process whose threads write", forks.attack, 1),
     "failing-calls": Attack("a system call of a change that fails, or is the last", failing_calls.attack, 2),
     "power-loss": Attack("power loss, of all that was not synced a random part is there", power_loss.attack, 2),
     "servers": Attack("kill -9 of two servers of one folder", two_servers.attack, 2),
