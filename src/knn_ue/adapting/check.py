@@ -63,7 +63,8 @@ class Adaptation:
     """What a few labels of a domain lead to: a scale for each kind of score, and why it should or should not be used.
 
     `units` holds "rows" and, for a method that scores them, "entities" and "sentences". `familiarity` is the mean
-    p-value of the labeled inputs, about one half where they are like the training data; None where it is not known.
+    p-value of the labeled inputs among `n_reference` validation inputs, about one half where they are like the training
+    data; both are None where that is not known.
     `doubts` are sentences; an empty tuple means that nothing speaks against it.
     """
 
@@ -71,6 +72,7 @@ class Adaptation:
     n_rows: int
     random_sample: bool
     familiarity: Annotated[float, Interval(ge=0.0, le=1.0)] | None = None
+    n_reference: Annotated[int, Interval(ge=1)] | None = None
     doubts: tuple[str, ...] = ()
 
     @property
@@ -86,7 +88,7 @@ class Adaptation:
     @property
     def unchanged(self) -> float:
         """The prior probability that the scores hold in this domain as they are (see `prior_unchanged`)."""
-        return prior_unchanged(self.familiarity, self.n_rows)
+        return prior_unchanged(self.familiarity, self.n_rows, n_reference=self.n_reference)
 
     @property
     def applied(self) -> bool:
@@ -107,6 +109,7 @@ def adapt_units(
     labeled: Mapping[str, LabeledScores],
     *,
     familiarity: float | None = None,
+    n_reference: int | None = None,
     random_sample: bool = True,
     force: bool = False,
     seed: int = 0,
@@ -115,7 +118,7 @@ def adapt_units(
 
     A scale is applied where the rows are a random sample of the domain, at least 10 (5 after uneven weights), and
     either the gain passes the gate or the inputs have moved; `force` applies it in any case. `familiarity` is the mean
-    p-value of the rows (see `prior_unchanged`).
+    p-value of the rows among `n_reference` validation rows (see `prior_unchanged`).
 
     >>> rng = np.random.default_rng(0)
     >>> correct = rng.random(100) < 0.7
@@ -126,11 +129,14 @@ def adapt_units(
     """
     n_rows = labeled["rows"].n_groups
     trusted = random_sample and n_rows >= MIN_ROWS and _n_effective(labeled["rows"]) >= MIN_EFFECTIVE
+    unchanged = prior_unchanged(familiarity, n_rows, n_reference=n_reference)
     units = {
-        name: _checked(scores, trusted=trusted, force=force, seed=seed, unchanged=prior_unchanged(familiarity, n_rows))
+        name: _checked(scores, trusted=trusted, force=force, seed=seed, unchanged=unchanged)
         for name, scores in labeled.items()
     }
-    found = Adaptation(units=units, n_rows=n_rows, random_sample=random_sample, familiarity=familiarity)
+    found = Adaptation(
+        units=units, n_rows=n_rows, random_sample=random_sample, familiarity=familiarity, n_reference=n_reference
+    )
     return replace(found, doubts=(*_doubts(found, force=force), *_label_doubts(labeled["rows"], force=force)))
 
 

@@ -43,7 +43,7 @@ class Verified(Calibrator):
         base: str
         base_state: dict[str, Any]
         reader: str
-        gamma: Annotated[float, Interval(ge=0.1, le=10)]
+        sharpness: Annotated[float, Interval(ge=0.1, le=1000)]
         join: JoinParams
         gain: Gain
 
@@ -161,7 +161,7 @@ class Verified(Calibrator):
             base=self.base.kind,
             base_state=state,
             reader=self._reader().name,
-            gamma=self.learned.gamma,
+            sharpness=self.learned.sharpness,
             join=self.join_.params,
             gain=self.gain_,
         )
@@ -179,9 +179,7 @@ class Verified(Calibrator):
             check_arrays(part.arrays, {"said": ArrayRule(dtype=np.float64, shape=("classes", "classes"), least=0)})
             inside = replace(part, kind=state.base, state=state.base_state, arrays=_under(part.arrays, _BASE))
             base = calibrator_kind(state.base).from_part(inside, stores=stores)
-            learned = LearnedClasses.from_arrays(
-                _under(part.arrays, _CLASSES), n_classes=len(part.arrays["said"]), gamma=state.gamma
-            )
+            learned = LearnedClasses.from_arrays(_under(part.arrays, _CLASSES), sharpness=state.sharpness)
             verified = cls(base, state.reader, learned)
             verified.join_, verified.gain_ = Join(params=state.join, said=part.arrays["said"]), state.gain
             if state.n_classes != len(verified.join_.said):

@@ -64,16 +64,19 @@ def adapt_fitted(
         fitted.calibrator, labeled, sample_weight=sample_weight, found=found
     )
     before = fitted.domains.get(domain)
-    familiarity = None
+    familiarity = n_reference = None
     if fitted.familiarity is not None and fitted.familiarity.space_.measures(labeled):
         familiarity = fitted.familiarity.mean_p_value(labeled)
+        n_reference = fitted.familiarity.n_reference(labeled)
     repeated: tuple[str, ...] = ()
     if add and before is not None and (random_sample or force):
         repeated = _repeated(domain, before.labeled["rows"], scores["rows"])
         familiarity = _joint_mean(before.adaptation, familiarity, scores["rows"].n_groups)
         scores = {unit: before.labeled[unit].joined(scores[unit]) for unit in scores}
         random_sample = random_sample and before.adaptation.random_sample
-    adaptation = adapt_units(scores, familiarity=familiarity, random_sample=random_sample, force=force)
+    adaptation = adapt_units(
+        scores, familiarity=familiarity, n_reference=n_reference, random_sample=random_sample, force=force
+    )
     adaptation = replace(adaptation, doubts=(*repeated, *adaptation.doubts))
     if not random_sample and not force:
         return fitted, adaptation

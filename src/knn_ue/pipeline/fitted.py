@@ -109,13 +109,18 @@ class WithFitted(Shown):
 
     @property
     def threshold_(self) -> RiskThreshold | None:
-        """What came of `target_risk`; None where no risk was named."""
+        """What came of `target_precision` or `target_risk`; None where none was named."""
         return self._ready().threshold
 
     @property
     def decisions_(self) -> tuple[Decision, ...]:
         """The fitted decisions; `threshold_` is one of them."""
         return self._ready().decisions
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """What each decision promises, or why it cannot: one sentence each."""
+        return tuple(map(str, self._ready().decisions))
 
     @property
     def validation_(self) -> Outputs:

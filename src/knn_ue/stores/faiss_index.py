@@ -151,7 +151,8 @@ class FaissIndex:
 
         _check_writable(self.inner)
         try:
-            faiss.write_index(self.inner, str(path))
+            with path.open("wb") as file:  # faiss's own files do not notice when the disk refuses the last bytes
+                faiss.write_index(self.inner, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
         except RuntimeError as error:
             raise OSError(_reason(error)) from None
 
