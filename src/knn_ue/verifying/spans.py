@@ -139,20 +139,49 @@ def fit_spans(
     the judged model marked, their `kind` a place in `types`; they may overlap. `own` (m, k) is the model's own evidence
     for each, such as the log-odds of its confidence, NaN where unknown.
     """
-    if (n_sentences := len(spans.starts)) < MIN_SENTENCES:
+    return judge_spans(learn_tags(vectors, gold, spans.starts), gold, spans, types, own)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LearnedTags:
+    """What a reader learned of tags: the `probe`, and its probabilities `left_out` (n, tags), each fold's by the others.
+
+    `folds` (sentences,) is the fold of each sentence.
+    """
+
+    tags: tuple[str, ...]
+    probe: Probe
+    left_out: FloatArray
+    folds: IntArray
+
+
+def learn_tags(vectors: FloatArray, gold: Sequence[str], starts: IntArray) -> LearnedTags:
+    """Fit the probe on word vectors (n, d) and IOB2 tags `gold` (n,) of sentences that begin at `starts`."""
+    if len(starts) < MIN_SENTENCES:
         raise InvalidInputError(
-            f"the verifier needs at least {MIN_SENTENCES} labeled sentences, got {n_sentences}: with fewer it cannot "
+            f"the verifier needs at least {MIN_SENTENCES} labeled sentences, got {len(starts)}: with fewer it cannot "
             "be checked; label more"
         )
     vectors = float_matrix(vectors, "the word vectors")
-    check_length(len(vectors), "the word vectors", spans.n_words)
-    check_length(len(gold), "the gold tags", spans.n_words)
+    check_length(len(vectors), "the word vectors", len(gold))
     tags, numbers = _tag_numbers(gold)
-    folds = sentence_folds(n_sentences)
-    probs = cross_fit_probe(vectors, numbers, folds[spans.sentence_of_word], n_tags=len(tags))
-    probe = fit_probe(vectors, numbers, n_tags=len(tags))
+    folds = sentence_folds(len(starts))
+    of_word = folds[np.searchsorted(starts, np.arange(len(gold)), side="right") - 1]
+    return LearnedTags(
+        tags=tags,
+        probe=fit_probe(vectors, numbers, n_tags=len(tags)),
+        left_out=cross_fit_probe(vectors, numbers, of_word, n_tags=len(tags)),
+        folds=folds,
+    )
+
+
+def judge_spans(
+    learned: LearnedTags, gold: Sequence[str], spans: Spans, types: Sequence[str], own: FloatArray | None = None
+) -> SpanVerifier:
+    """Learn which spans to trust from what a reader learned of the tags of the same sentences; see `fit_spans`."""
+    check_length(len(gold), "the gold tags", spans.n_words)
     right = right_spans(gold, spans, types)
-    columns = _columns(probs, spans, types, tags)
+    columns = _columns(learned.left_out, spans, types, learned.tags)
     means: FloatArray = np.zeros(0)
     spreads: FloatArray = np.zeros(0)
     if own is not None:
@@ -162,8 +191,8 @@ def fit_spans(
     bias, *slopes = _fit_verdict(columns, right).tolist()
     params = SpanParams(
         types=tuple(types),
-        tags=tags,
-        scale=probe.scale,
+        tags=learned.tags,
+        scale=learned.probe.scale,
         bias=bias,
         slopes=tuple(slopes),
         own_means=tuple(means.tolist()),
@@ -171,13 +200,13 @@ def fit_spans(
     )
     left_out = np.zeros(len(spans))
     for fold in range(N_FOLDS):
-        inside = folds[spans.sentence] == fold
+        inside = learned.folds[spans.sentence] == fold
         found = _fit_verdict(columns[~inside], right[~inside])
         left_out[inside] = sigmoid(found[0] + columns[inside] @ found[1:])
     return SpanVerifier(
         params=params,
-        weights=read_only(probe.weights),
-        intercepts=read_only(probe.intercepts),
+        weights=read_only(learned.probe.weights),
+        intercepts=read_only(learned.probe.intercepts),
         left_out=read_only(left_out),
         right=read_only(right),
     )
