@@ -1,8 +1,8 @@
 """Entities as tools write them down -> where they stand in the words of a sentence.
 
 An entity is `{"text": "Ada Lovelace", "type": "PER"}`, which stands wherever its words do, `{"start": 0, "end": 2,
-"type": "PER"}`, or `{"start_char": 0, "end_char": 12, "type": "PER"}`; `label` may stand for `type`, and `confidence` or
-`score` may say how sure the model was. `start` and `end` count words where words were given, characters where a text
+"type": "PER"}`, or `{"start_char": 0, "end_char": 12, "type": "PER"}`; `label` may stand for `type`, and `confidence`
+or `score` may say how sure the model was. `start` and `end` count words where words were given, characters where a text
 was; `end` is not included. All entities may also be one object of lists, `{"PER": ["Ada Lovelace"]}`, or a list of IOB2
 tags, one per word.
 """
@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +27,7 @@ _EDGE = re.compile(r"\w")
 class Marked:
     """The words from `first` to `last`, both inside, that were called `kind`, and how sure the model was, if it said.
 
-    Entities of one sentence are in order, and none overlaps another: of two that do, the surer one stands, or the longer.
+    Entities of one sentence are in order, and none overlaps another: of two that do, the surer or the longer stands.
     """
 
     kind: str
@@ -60,10 +60,18 @@ def split_text(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(found.span() for found in _WORD.finditer(text))
 
 
-def read_marked(entities: object, words: Sequence[str], row: str, *, text: str | None = None) -> Answer:
-    """Return where entities stand in `words`, which are those of `text` (`split_text`) where a text was given.
+def read_marked(
+    entities: object,
+    words: Sequence[str],
+    row: str,
+    *,
+    text: str | None = None,
+    places: Places | None = None,
+    confidence: float | None = None,
+) -> Answer:
+    """Return where entities stand in `words`, which stand at `places` of `text` where a text was given.
 
-    `row` is what errors call it.
+    `row` is what errors call it; `confidence` is that of entities that have none of their own.
 
     >>> read_marked([{"text": "Ada", "type": "PER"}], ["Ada", "met", "Ada"], "row 0").tags(3)
     ('B-PER', 'O', 'B-PER')
@@ -85,20 +93,20 @@ def read_marked(entities: object, words: Sequence[str], row: str, *, text: str |
     if not isinstance(listed, (list, tuple)):
         raise InvalidInputError(f"the answer of {row} must be a list of entities or tags, got {str(listed)[:40]!r}")
     if listed and all(isinstance(each, str) for each in listed):
-        return _of_tags(list(listed), words, row)
-    spans = _word_places(words) if text is None else split_text(text)
+        return _of_tags(list(listed), words, row, confidence)
+    spans = places if text is not None and places is not None else _word_places(words)
     joined = " ".join(words) if text is None else text
     found: list[Marked] = []
     missing: list[str] = []
     for entity in listed:
-        places = list(_places(entity, spans, joined, row, in_words=text is None))
-        found += places
-        if not places:
+        own = list(_places(entity, spans, joined, row, in_words=text is None))
+        found += [replace(one, confidence=confidence) if one.confidence is None else one for one in own]
+        if not own and isinstance(entity, Mapping):
             missing.append(str(entity.get("text") or "")[:80])
     return Answer(found=_without_overlaps(found), not_found=tuple(missing))
 
 
-def _of_tags(tags: Sequence[str], words: Sequence[str], row: str) -> Answer:
+def _of_tags(tags: Sequence[str], words: Sequence[str], row: str, confidence: float | None) -> Answer:
     if len(tags) != len(words):
         raise InvalidInputError(f"{row} has {len(words)} words but {len(tags)} tags as its answer: give one per word")
     other = next((tag for tag in tags if split_tag(tag) is None), None)
@@ -106,7 +114,8 @@ def _of_tags(tags: Sequence[str], words: Sequence[str], row: str) -> Answer:
         raise InvalidInputError(
             f"the answer of {row} has the tag {other!r}, which is not IOB2: write O, B-TYPE, I-TYPE"
         )
-    return Answer(found=tuple(Marked(kind=k, first=first, last=last) for k, first, last in extract_entities(tags)))
+    found = extract_entities(tags)
+    return Answer(found=tuple(Marked(kind=k, first=x, last=y, confidence=confidence) for k, x, y in found))
 
 
 def _places(entity: object, spans: Places, text: str, row: str, *, in_words: bool) -> Iterator[Marked]:

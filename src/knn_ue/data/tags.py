@@ -44,7 +44,8 @@ def tagged_rows(
         return
     known = detect_scheme(read()) if scheme == "auto" else scheme
     for sentence in read():
-        yield TaggedRow(sentence.tokens, convert_tags(sentence.tags, known, sentence.places), **sentence.extra)
+        tags = convert_tags(sentence.tags, known, sentence.places) if sentence.tags else None
+        yield TaggedRow(sentence.tokens, tags, **sentence.extra)
 
 
 def is_tag(text: str) -> bool:

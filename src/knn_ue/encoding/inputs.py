@@ -4,7 +4,7 @@
 |----------------------|---------------------------------------------------------------------------|
 | text-classification  | a string; `{"text", "label"}`; an object with `text` and `label`          |
 | text-pair            | a (premise, hypothesis) tuple or list; a dict or object with those names  |
-| token-classification | a list of words; `{"tokens", "tags"}`; a string or `{"text"}`, see `WordsOf` |
+| token-classification | a list of words; `{"tokens", "tags"}`; a string, `{"text"}` or `{"text", "label"}`, see `WordsOf` and `knn_ue.marked` |
 
 Labels and tags may be left out. A label is looked up by its name; where the model has no names of its own
 (`LABEL_0`, `LABEL_1`, ...), or all labels are numbers and no class is called by one, it is the number of a class. Half
@@ -22,6 +22,7 @@ import numpy as np
 from knn_ue.arrays import IntArray
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder.tensors import valid_unicode
+from knn_ue.marked import read_marked
 from knn_ue.tasks import GIVEN_KEYS, TASKS, Task
 
 # Batches that are read and answered at a time: enough rows to sort by length, few enough that memory stays flat.
@@ -149,7 +150,9 @@ def read_example(row: object, task: Task, number: int = 0, *, words_of: WordsOf 
     if record.is_tagging and (text := _raw_text(row)) is not None:
         raw = words_of(valid_unicode(text))
     content, labels = _content(row, task) if raw is None else raw.words, None
-    if raw is None and content is not None:
+    if raw is not None:
+        labels = _marked_labels(row, raw, number)
+    elif content is not None:
         labels = _read_labels(row, task, number)
     elif content is None and (content := _bare_content(row, task)) is None:
         raise InvalidInputError(
@@ -315,6 +318,20 @@ def _read_labels(row: object, task: Task, number: int) -> tuple[str, ...] | None
             raise InvalidInputError(f"row {number} must have a label that is a string or number, got {_shown(label)}")
         labels.append(str(label))
     return tuple(labels)
+
+
+def _marked_labels(row: object, raw: RawText, number: int) -> tuple[str, ...] | None:
+    """Return the tags of a text whose entities are marked in its `label`; None where it has none."""
+    given = getattr(row, "given", None)
+    marked = (given or {}).get("label") if not isinstance(row, Mapping) else row.get("label")
+    if marked is None:
+        return None
+    answer = read_marked(marked, raw.words, f"row {number}", text=raw.text, places=raw.spans)
+    if answer.not_found:
+        raise InvalidInputError(
+            f"the label of row {number} has {answer.not_found[0]!r}, which is not in its text: correct the row"
+        )
+    return answer.tags(len(raw.spans))
 
 
 def _shown(value: object) -> str:
