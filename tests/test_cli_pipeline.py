@@ -283,7 +283,7 @@ def test_fit_says_that_no_threshold_keeps_the_risk(text, tiny_model, tmp_path):
     )
 
     assert result.exit_code == 0
-    assert "no threshold is known to keep a risk of at most 0.01" in result.stdout
+    assert "a precision of 99 % cannot be promised" in result.stdout
 
 
 def test_predict_abstains_below_the_confidence_asked_for(text, tmp_path):

@@ -208,6 +208,11 @@ class Familiarity(Shown):
             return float(self.p_value_of(scores).mean())
         return float(self.p_value_of(_sentence_means(scores, outputs.groups), SENTENCES).mean())
 
+    def n_reference(self, outputs: Outputs) -> int:
+        """Return the number of validation rows, or sentences in tagging, that `mean_p_value` compares with."""
+        self._check_fitted()
+        return len(self.reference_[ROWS if outputs.groups is None else SENTENCES])
+
     def is_unfamiliar(self, p_value: FloatArray) -> BoolArray:
         """Return whether each p-value (n,) is at or below the false-alarm rate."""
         unfamiliar: BoolArray = np.asarray(p_value) <= self.false_alarm_rate

@@ -14,6 +14,7 @@ from knn_ue.adapting import (
     prior_unchanged,
 )
 from knn_ue.adapting.check import GATE, cross_validated
+from knn_ue.familiarity import conformal_p_value
 from knn_ue.folder import from_plain
 
 
@@ -248,9 +249,11 @@ def test_moved_inputs_pass_without_the_gate():
     assert adapt_units(labeled, familiarity=0.1).applied and not adapt_units(labeled, familiarity=0.5).applied
 
 
-def test_in_domain_inputs_are_rarely_taken_for_moved_ones():
+@pytest.mark.parametrize(("n_reference", "n_rows"), [(50, 50), (50, 2000), (500, 200), (2000, 50)])
+def test_in_domain_inputs_are_rarely_taken_for_moved_ones(n_reference, n_rows):
     rng = np.random.default_rng(0)
+    p_values = [conformal_p_value(rng.random(n_rows), np.sort(rng.random(n_reference))) for _ in range(1500)]
 
-    moved = [prior_unchanged(float(rng.random(50).mean()), 50) < 0.5 for _ in range(2000)]
+    moved = [prior_unchanged(float(p.mean()), n_rows, n_reference=n_reference) < 0.5 for p in p_values]
 
     assert np.mean(moved) < 0.005

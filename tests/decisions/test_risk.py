@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from knn_ue.decisions.risk import choose_threshold, risk_bound, rows_needed
+from knn_ue.decisions import RiskThreshold, Scored
+from knn_ue.decisions.risk import choose_threshold, risk_bound, rows_needed, threshold_for
 from knn_ue.errors import InvalidInputError
 from marks import slow_but
 
@@ -148,21 +149,22 @@ def test_rows_needed_is_the_smallest_number_whose_bound_without_errors_passes(ta
     assert bounds[1] <= target_risk < bounds[0]
 
 
-def test_where_the_best_rows_are_too_often_wrong_the_result_says_so():
+def test_where_the_best_rows_are_too_often_wrong_the_numbers_are_those_of_the_first_threshold_tested():
     correct = np.arange(1000) % 4 > 0
 
     chosen = choose_threshold(confidence=np.linspace(1, 0, 1000), correct=correct, target_risk=0.05)
 
     assert not chosen.found
-    assert "even the 100 most confident of 1000 rows have 25 errors" in str(chosen)
+    assert (chosen.n_answered, chosen.n_errors) == (100, 25)
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 44])
 def test_where_the_rows_are_too_few_the_result_says_how_many_are_needed(n_rows):
-    chosen = choose_threshold(confidence=np.ones(n_rows), correct=np.ones(n_rows, dtype=bool), target_risk=0.05)
+    chosen = RiskThreshold(target_risk=0.05).fit(scored(np.ones(n_rows), np.ones(n_rows, dtype=bool)))
 
     assert (chosen.found, chosen.coverage) == (False, 0.0)
-    assert f"{n_rows} rows are too few, at least 45 are needed" in str(chosen)
+    assert chosen.n_needed >= 45
+    assert "more are needed for 95 %" in str(chosen)
 
 
 @pytest.mark.parametrize("name", ["target_risk", "delta"])
@@ -172,3 +174,43 @@ def test_a_risk_or_level_outside_zero_and_one_is_refused(name, value):
 
     with pytest.raises(InvalidInputError, match=f"{name} must lie strictly between 0 and 1"):
         choose_threshold(confidence=np.ones(5), correct=np.ones(5, dtype=bool), **options)
+
+
+def test_where_the_target_cannot_be_promised_the_sentence_names_one_that_can_and_how_many_rows_are_missing():
+    confidence, correct = draw(np.random.default_rng(7), 200)
+
+    chosen = RiskThreshold(target_risk=0.02).fit(scored(confidence, correct))
+
+    assert not chosen.found
+    assert choose_threshold(confidence=confidence, correct=correct, target_risk=chosen.best_risk).found
+    best = f"{100 - 100 * chosen.best_risk:.0f} %"
+    assert str(chosen) == (
+        f"a precision of 98 % cannot be promised with these 200 held-out rows, {best} can; "
+        "about 7,600 more are needed for 98 %"
+    )
+
+
+@pytest.mark.slow
+def test_with_about_the_rows_it_says_are_needed_a_target_can_mostly_be_promised():
+    rng = np.random.default_rng(8)
+    first = [RiskThreshold(target_risk=0.05).fit(scored(*draw(rng, 300))) for _ in range(40)]
+    needed = [one.n_needed for one in first if not one.found and one.n_needed is not None]
+
+    found = [RiskThreshold(target_risk=0.05).fit(scored(*draw(rng, 2 * n))).found for n in needed]
+
+    assert len(needed) > 10
+    assert np.mean(found) > 0.6
+
+
+def test_a_precision_and_a_risk_are_one_promise():
+    (by_precision,), (by_risk,) = threshold_for(0.95, None, 0.1), threshold_for(None, 0.05, 0.1)
+
+    assert by_precision == by_risk
+    with pytest.raises(InvalidInputError, match="two names for one promise"):
+        threshold_for(0.95, 0.05, 0.1)
+    with pytest.raises(InvalidInputError, match="target_precision must lie strictly between 0 and 1, got 95"):
+        threshold_for(95, None, 0.1)
+
+
+def scored(confidence, correct):
+    return Scored(confidence=confidence, class_names=("a", "b"), correct=correct)

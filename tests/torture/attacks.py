@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torture import (
+    failing_calls,
     full_disk,
     hostile_requests,
     killed_pipelines,
@@ -34,6 +35,7 @@ ATTACKS = {
     "train": Attack("kill -9 of train --overwrite", killed_pipelines.trainings, 1),
     "stop": Attack("SIGSTOP of a writer with a lock in its hands", stopped_writers.attack, 1),
     "full-disk": Attack("a disk that is full at random moments", full_disk.attack, 1),
+    "failing-calls": Attack("a system call of a change that fails, or is the last", failing_calls.attack, 2),
     "servers": Attack("kill -9 of two servers of one folder", two_servers.attack, 2),
     "requests": Attack("hostile requests", hostile_requests.attack, 1),
     "overload": Attack("ten times the requests a server can answer", overload.attack, 1),

@@ -59,19 +59,46 @@ class CheckedUnit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckedVerifier:
+    """What a verifier that learned from the labels does to the scores of `n` rows, each scored by what others taught.
+
+    It is applied where `gain`, twice the gain in log-likelihood over the scores as they are or the best scale, exceeds
+    1; then no scale is.
+    """
+
+    n: int
+    e_aurc_before: float
+    e_aurc_after: float
+    nll_before: float
+    nll_after: float
+    gain: float
+    applied: bool
+
+    def __str__(self) -> str:
+        return (
+            f"verifier: E-AURC x1000 {1000 * self.e_aurc_before:.0f} -> {1000 * self.e_aurc_after:.0f}, log-loss "
+            f"{self.nll_before:.3f} -> {self.nll_after:.3f} on {self.n} different labeled rows, cross-validated; "
+            + ("applied in place of a scale" if self.applied else "not applied")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Adaptation:
     """What a few labels of a domain lead to: a scale for each kind of score, and why it should or should not be used.
 
     `units` holds "rows" and, for a method that scores them, "entities" and "sentences". `familiarity` is the mean
-    p-value of the labeled inputs, about one half where they are like the training data; None where it is not known.
-    `doubts` are sentences; an empty tuple means that nothing speaks against it.
+    p-value of the labeled inputs among `n_reference` validation inputs, about one half where they are like the training
+    data; both are None where that is not known.
+    `doubts` are sentences; an empty tuple means that nothing speaks against it. `verifier` is None where none learned.
     """
 
     units: Mapping[str, CheckedUnit]
     n_rows: int
     random_sample: bool
     familiarity: Annotated[float, Interval(ge=0.0, le=1.0)] | None = None
+    n_reference: Annotated[int, Interval(ge=1)] | None = None
     doubts: tuple[str, ...] = ()
+    verifier: CheckedVerifier | None = None
 
     @property
     def main(self) -> CheckedUnit:
@@ -80,18 +107,22 @@ class Adaptation:
 
     @property
     def log_scales(self) -> dict[str, float]:
-        """The log of the scale that is applied to each kind of score, 0 where the gate holds it back."""
+        """The log of the scale that is applied to each kind of score, 0 where the gate or a verifier holds it back."""
+        if self.verifier is not None and self.verifier.applied:
+            return dict.fromkeys(self.units, 0.0)
         return {name: unit.log_scale if unit.applied else 0.0 for name, unit in self.units.items()}
 
     @property
     def unchanged(self) -> float:
         """The prior probability that the scores hold in this domain as they are (see `prior_unchanged`)."""
-        return prior_unchanged(self.familiarity, self.n_rows)
+        return prior_unchanged(self.familiarity, self.n_rows, n_reference=self.n_reference)
 
     @property
     def applied(self) -> bool:
         """Whether any score changes."""
-        return any(unit.applied for unit in self.units.values())
+        return (self.verifier is not None and self.verifier.applied) or any(
+            unit.applied for unit in self.units.values()
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain JSON, which `folder.from_plain` reads."""
@@ -100,6 +131,7 @@ class Adaptation:
 
     def __str__(self) -> str:
         lines = [_sentence(name, unit) for name, unit in self.units.items()]
+        lines += [str(self.verifier)] if self.verifier is not None else []
         return "\n".join([*lines, *(f"note: {doubt}" for doubt in self.doubts)])
 
 
@@ -107,6 +139,7 @@ def adapt_units(
     labeled: Mapping[str, LabeledScores],
     *,
     familiarity: float | None = None,
+    n_reference: int | None = None,
     random_sample: bool = True,
     force: bool = False,
     seed: int = 0,
@@ -115,7 +148,7 @@ def adapt_units(
 
     A scale is applied where the rows are a random sample of the domain, at least 10 (5 after uneven weights), and
     either the gain passes the gate or the inputs have moved; `force` applies it in any case. `familiarity` is the mean
-    p-value of the rows (see `prior_unchanged`).
+    p-value of the rows among `n_reference` validation rows (see `prior_unchanged`).
 
     >>> rng = np.random.default_rng(0)
     >>> correct = rng.random(100) < 0.7
@@ -126,11 +159,14 @@ def adapt_units(
     """
     n_rows = labeled["rows"].n_groups
     trusted = random_sample and n_rows >= MIN_ROWS and _n_effective(labeled["rows"]) >= MIN_EFFECTIVE
+    unchanged = prior_unchanged(familiarity, n_rows, n_reference=n_reference)
     units = {
-        name: _checked(scores, trusted=trusted, force=force, seed=seed, unchanged=prior_unchanged(familiarity, n_rows))
+        name: _checked(scores, trusted=trusted, force=force, seed=seed, unchanged=unchanged)
         for name, scores in labeled.items()
     }
-    found = Adaptation(units=units, n_rows=n_rows, random_sample=random_sample, familiarity=familiarity)
+    found = Adaptation(
+        units=units, n_rows=n_rows, random_sample=random_sample, familiarity=familiarity, n_reference=n_reference
+    )
     return replace(found, doubts=(*_doubts(found, force=force), *_label_doubts(labeled["rows"], force=force)))
 
 

@@ -220,19 +220,21 @@ def average_log_scale(labeled: LabeledScores, *, kappa: float = KAPPA, unchanged
     return float(changed @ _FINE / (changed.sum() + unchanged * np.exp(-top)))
 
 
-def prior_unchanged(familiarity: float | None, n_rows: int) -> float:
+def prior_unchanged(familiarity: float | None, n_rows: int, *, n_reference: int | None = None) -> float:
     """Return how probable it is, before any label is read, that the scores hold in the domain as they are.
 
     `familiarity` is the mean p-value of the `n_rows` labeled inputs (see `knn_ue.Familiarity`), None where there are
-    none. Inputs like the validation inputs have a mean of one half with a standard deviation of 1 / sqrt(12 n); more
-    than three of these below it, the inputs have moved.
+    none. They share the `n_reference` validation inputs, so that the mean of inputs like these is one half with a
+    variance of 1 / 12 n + 1 / 12 m; more than three standard deviations below it, the inputs have moved. Without
+    `n_reference` the validation inputs are taken to be very many.
 
     >>> prior_unchanged(0.47, 50), prior_unchanged(0.2, 50), prior_unchanged(None, 50)
     (0.75, 0.25, 0.5)
     """
     if familiarity is None:
         return UNCHANGED
-    moved = (0.5 - familiarity) * np.sqrt(12 * n_rows) > _MOVED_Z
+    variance = (1 / n_rows + (1 / n_reference if n_reference else 0.0)) / 12
+    moved = 0.5 - familiarity > _MOVED_Z * np.sqrt(variance)
     return UNCHANGED_MOVED if moved else UNCHANGED_FAMILIAR
 
 

@@ -89,18 +89,22 @@ def fit(
             rich_help_panel="Neighbors",
         ),
     ] = None,
-    target_risk: Annotated[
+    target_precision: Annotated[
         float | None,
         typer.Option(
-            metavar="R",
-            help="Choose the threshold that keeps the share of wrong answers below R, such as 0.05.",
+            metavar="P",
+            help="Choose the threshold above which a share of at least P of the answers is right, such as 0.95.",
             rich_help_panel="Decisions",
         ),
+    ] = None,
+    target_risk: Annotated[
+        float | None,
+        typer.Option(metavar="R", help="The same as --target-precision 1 - R.", rich_help_panel="Decisions"),
     ] = None,
     delta: Annotated[
         float,
         typer.Option(
-            metavar="P", help="Allowed failure probability of the --target-risk guarantee.", rich_help_panel="Decisions"
+            metavar="D", help="Allowed failure probability of the promised precision.", rich_help_panel="Decisions"
         ),
     ] = 0.1,
     decision: Annotated[
@@ -172,10 +176,10 @@ def fit(
 ) -> None:
     """Store the training texts, fit a method on the validation texts, and write a UE folder.
 
-    The guarantee of --target-risk holds for texts of the same domain, and only if the validation rows were not used to
-    choose the model. Those that [bold]knn-ue train[/bold] sets aside were not.
+    The promise of --target-precision holds for texts of the same domain, and only if the validation rows were not used
+    to choose the model. Those that [bold]knn-ue train[/bold] sets aside were not.
 
-    Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-risk 0.05[/bold]
+    Example: [bold]knn-ue fit model --train train.csv --validation dev.csv --out ue --target-precision 0.95[/bold]
 
     A language model needs no training: --prompt "Review: {text}\\nSentiment:" --label-word pos=positive ...
 
@@ -193,9 +197,10 @@ def fit(
             raise InvalidInputError("--answers takes the place of MODEL, --train and --validation: leave those out")
         pipe = UncertaintyPipeline.from_answers(reader=reader, task=task or "text")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
+            warnings.filterwarnings("ignore", message="a precision of")  # printed below
             pipe.fit(
                 answers,
+                target_precision=target_precision,
                 target_risk=target_risk,
                 delta=delta,
                 decisions=decisions,
@@ -215,7 +220,7 @@ def fit(
         else:
             pipe = _prompted(model, prompt, label_word or [], task, device)
     with progress_bars() as progress, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="no threshold is known")  # printed below
+        warnings.filterwarnings("ignore", message="a precision of")  # printed below
         pipe.fit(
             train_rows,
             validation,
@@ -224,6 +229,7 @@ def fit(
             store=store,
             n_neighbors=neighbors,
             max_stored=max_stored,
+            target_precision=target_precision,
             target_risk=target_risk,
             delta=delta,
             decisions=decisions,

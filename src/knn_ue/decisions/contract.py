@@ -15,6 +15,11 @@ class Scored:
 
     `confidence` (n,) is the calibrated score. `probs` (n, classes) and `predicted` (n,) are of texts, pairs and words;
     an entity has neither. `correct` (n,) and `labels` (n,) are known of held-out rows only.
+
+    Where an input may have several answers, `sentence` (n,) is the number of each one's sentence, from 0 on, since they
+    are right or wrong together; `document` (n,) that of its document, where rows say so. `n_units` counts documents,
+    or else sentences, those without any answer too. `others` are answers to other rows, those that the calibrator was
+    fitted on: the thresholds that are tested come from them.
     """
 
     confidence: FloatArray
@@ -23,6 +28,10 @@ class Scored:
     predicted: IntArray | None = None
     correct: BoolArray | None = None
     labels: IntArray | None = None
+    sentence: IntArray | None = None
+    document: IntArray | None = None
+    n_units: int | None = None
+    others: "Scored | None" = None
 
     def __len__(self) -> int:
         return len(self.confidence)

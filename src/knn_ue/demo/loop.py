@@ -121,7 +121,9 @@ def _met(name: str, calibrator: Calibrator, outputs: Outputs, familiarity: Famil
     after = []
     for draw in range(N_DRAWS if n_labels >= 10 else 0):
         rows = np.random.default_rng(draw).permutation(len(outputs))
-        unchanged = prior_unchanged(float(p_values[rows[:n_labels]].mean()), n_labels)
+        unchanged = prior_unchanged(
+            float(p_values[rows[:n_labels]].mean()), n_labels, n_reference=familiarity.n_reference(outputs)
+        )
         log_scale = adapt_quickly(labeled.take(rows[:n_labels]), unchanged=unchanged)
         scaled = rescale(probs, log_scale)[rows[n_labels:]]
         after.append(metrics.expected_calibration_error(probs=scaled, labels=labels[rows[n_labels:]]))

@@ -5,7 +5,7 @@ ue/
     changes.db                which of them is current, and all that happened since: see `changes`
 """
 
-from knn_ue.folder.changes import Head, head_of
+from knn_ue.folder.changes import Head, Transaction, head_of
 from knn_ue.folder.database import DATABASE
 from knn_ue.folder.disk import created_folder, library_version, storage_errors, write_file, write_files
 from knn_ue.folder.folder import (
@@ -28,6 +28,7 @@ __all__ = [
     "Head",
     "Live",
     "Part",
+    "Transaction",
     "as_written",
     "check_arrays",
     "check_replaceable",

@@ -10,6 +10,7 @@ values of our types; every value is checked again where it is used.
 import secrets
 import shutil
 import sqlite3
+import time
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -28,6 +29,7 @@ from knn_ue.folder.tensors import PackedTexts, valid_unicode
 
 MAX_ID = 1 << 62
 FOREVER = 1e6  # seconds
+MOST_ANSWERS, ANSWERS_LAST = 10_000, 86_400  # of requests that may be repeated: so many, for so many seconds
 _MAX_BLOB = 1 << 30  # SQLite's own limit is just below
 
 
@@ -151,13 +153,23 @@ class Transaction:
         self.is_change = True
 
     def answered(self, key: str) -> tuple[str, str] | None:
-        """Return what was asked and answered under an idempotency key, None where it is new."""
-        row = self._database.execute("select asked, answer from requests where key = ?", (key,)).fetchone()
+        """Return what was asked and answered under an idempotency key, None where it is new or was forgotten."""
+        row = self._database.execute(
+            "select asked, answer from requests where key = ? and at > ?", (key, int(time.time()) - ANSWERS_LAST)
+        ).fetchone()
         return None if row is None else (row[0], row[1])
 
     def answer(self, key: str, asked: str, answer: str) -> None:
         """Remember the answer to the request with this key, together with what it changes."""
-        self._database.execute("insert into requests values (?, ?, ?)", (key, asked, answer))
+        now = int(time.time())
+        self._database.execute("insert or replace into requests values (?, ?, ?, ?)", (key, asked, answer, now))
+        # The oldest two at most, for one that came: all of them go in time, and no change waits for many.
+        self._database.execute(
+            """delete from requests where rowid in (select rowid from requests order by rowid limit 2)
+            and (at <= ? or rowid <= (select max(rowid) from requests) - ?)""",
+            (now - ANSWERS_LAST, MOST_ANSWERS),
+        )
+        self.is_change = True
 
     @property
     def _now(self) -> Head:
@@ -275,8 +287,8 @@ def _head(database: sqlite3.Connection, folder: Path) -> Head:
         raise StorageError(
             f"{folder} has format {row[0]}, this version reads {FORMAT}: refit, or upgrade with pip install -U knn-ue"
         )
-    if not FITTED.fullmatch(row[1]):
-        raise StorageError(f"{folder / DATABASE} names a folder that cannot be ours: do not trust this folder")
+    if not FITTED.fullmatch(row[1]) or not 0 <= row[3] < MAX_ID:
+        raise StorageError(f"{folder / DATABASE} names what cannot be ours: do not trust this folder")
     with storage_errors(f"{folder} cannot be read", "check the path"):
         found = (folder / DATABASE).stat()
     return Head(fitted=row[1], sha256=row[2], change=row[3], mark=row[4], place=(found.st_dev, found.st_ino))

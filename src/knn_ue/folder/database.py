@@ -33,7 +33,8 @@ TABLES = {
     "removed": "create table removed (id integer primary key, change integer not null) strict",
     "parts": """create table parts (
         name text primary key, state text, arrays blob, change integer not null, crc integer not null) strict""",
-    "requests": "create table requests (key text primary key, asked text not null, answer text not null) strict",
+    "requests": """create table requests (
+        key text primary key, asked text not null, answer text not null, at integer not null) strict""",
 }
 _BUILT_IN = {"sqlite_sequence", "sqlite_autoindex_parts_1", "sqlite_autoindex_requests_1"}
 _NO_LOCK = "its file system cannot lock files; keep the folder on a local disk"

@@ -22,7 +22,7 @@ from knn_ue.folder.changes import (
     transaction,
 )
 from knn_ue.folder.database import DATABASE
-from knn_ue.folder.disk import created_folder, storage_errors, sync_tree
+from knn_ue.folder.disk import created_folder, replace_folder, storage_errors
 from knn_ue.folder.live import Live
 from knn_ue.folder.part import FITTED, Growing, Part, read_contents, read_tree, write_tree
 
@@ -93,26 +93,37 @@ def kind_of(path: str | Path) -> str:
 
 
 def copy_folder(path: str | Path, target: str | Path) -> None:
-    """Copy a folder as it is at one moment to the new folder `target`, whatever others do to it meanwhile."""
-    folder, copy = Path(path), Path(target)
+    """Copy a folder as it is at one moment to the new folder `target`, whatever others do to it meanwhile.
+
+    The copy is there, whole, or not at all.
+    """
+    folder, copy = Path(path), Path(target).absolute()
     if os.path.lexists(copy) and (not copy.is_dir() or any(copy.iterdir())):
         raise StorageError(f"{copy} exists already: choose a new folder")
     head_of(folder)
-    with storage_errors(f"{copy} cannot be written", "the folder itself is unchanged"), created_folder(copy):
-        while True:
-            head = copy_database(folder, copy)
-            try:
-                shutil.copytree(folder / head.fitted, copy / head.fitted)
-            except (OSError, shutil.Error):
-                shutil.rmtree(copy / head.fitted, ignore_errors=True)
-                if head_of(folder).fitted == head.fitted:
-                    for name in _OURS:
-                        (copy / name).unlink(missing_ok=True)
-                    raise
-            else:
-                break
-        sync_tree(copy)
-    open_folder(copy)  # a copy that does not open is none
+    draft = copy.with_name(f".{copy.name}.{secrets.token_hex(4)}.draft")
+    with storage_errors(f"{copy} cannot be written", "the folder itself is unchanged"), created_folder(copy.parent):
+        try:
+            draft.mkdir()
+            _copy_as_it_is(folder, draft)
+            open_folder(draft)  # a copy that does not open is none
+            replace_folder(draft, copy)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy_as_it_is(folder: Path, copy: Path) -> None:
+    while True:
+        head = copy_database(folder, copy)
+        try:
+            shutil.copytree(folder / head.fitted, copy / head.fitted, symlinks=True)  # which are refused later
+        except (OSError, shutil.Error):
+            # A writer may have committed another fitted part and removed the files of this one.
+            shutil.rmtree(copy / head.fitted, ignore_errors=True)
+            if head_of(folder).fitted == head.fitted:
+                raise
+        else:
+            return
 
 
 def check_replaceable(folder: Path) -> None:

@@ -112,10 +112,17 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
     """
     labels = outputs.require_labels("a decision")
     names = class_names(outputs)
+    words = n_units = None
+    if outputs.groups is not None:
+        words = np.cumsum(np.diff(outputs.groups, prepend=-1) != 0) - 1
+        n_units = int(words[-1]) + 1
     if calibrator.reads_entities:
         reading = calibrator.read(outputs, found=found)
-        right = reading.spans.same_in(find_entities(outputs, labels))
-        return Scored(confidence=reading.scores, class_names=names, correct=right)
+        spans = reading.spans
+        right = spans.same_in(find_entities(outputs, labels))
+        return Scored(
+            confidence=reading.scores, class_names=names, correct=right, sentence=spans.sentence, n_units=n_units
+        )
     prediction = calibrator.predict(outputs, found=found)
     if outputs.groups is None or not metrics.mark_entities(names):
         return Scored(
@@ -125,6 +132,8 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
             predicted=prediction.predicted,
             correct=prediction.predicted == labels,
             labels=labels,
+            sentence=words,
+            n_units=n_units,
         )
     tags = np.array(names)
     entities = metrics.score_entities(
@@ -133,7 +142,13 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
         confidence=metrics.sentences(prediction.confidence, outputs.groups),
         aggregate="product",
     )
-    return Scored(confidence=entities.confidence, class_names=names, correct=entities.correct)
+    return Scored(
+        confidence=entities.confidence,
+        class_names=names,
+        correct=entities.correct,
+        sentence=find_entities(outputs, prediction.predicted).sentence,
+        n_units=n_units,
+    )
 
 
 def scored_answers(

@@ -11,6 +11,7 @@ import numpy as np
 
 from knn_ue import metrics
 from knn_ue.answers import Entity, EntityExplanation, MissedEntity, SentenceAnswer, SentenceExplanation, Word
+from knn_ue.arrays import IntArray
 from knn_ue.calibrators.contract import Calibrator, Found, TaggedAnswer
 from knn_ue.decisions import Decision, Scored
 from knn_ue.encoding import Example
@@ -49,10 +50,15 @@ def sentence_answers(
     whole = metrics.mark_entities(names)
     if whole:
         scores = np.array([entity.score for own in entities for entity in own], dtype=np.float64)
-        scored = Scored(confidence=scores, class_names=names)
+        starts = [first + x.start for first, own in zip(_first_rows(examples), entities, strict=True) for x in own]
+        scored = Scored(confidence=scores, class_names=names, sentence=_sentences(outputs)[np.array(starts, dtype=int)])
     else:
         scored = Scored(
-            confidence=prediction.confidence, class_names=names, probs=prediction.probs, predicted=prediction.predicted
+            confidence=prediction.confidence,
+            class_names=names,
+            probs=prediction.probs,
+            predicted=prediction.predicted,
+            sentence=_sentences(outputs),
         )
     n_decided = [len(own) if whole else len(example.parts) for own, example in zip(entities, examples, strict=True)]
     limits = [least for least, n in zip(abstain_below, n_decided, strict=True) for _ in range(n)]
@@ -99,6 +105,12 @@ def explain_sentences(examples: Sequence[Example], answer: TaggedAnswer) -> list
         )
         for number, example in enumerate(examples)
     ]
+
+
+def _sentences(outputs: Outputs) -> IntArray:
+    """Return the sentence of each word: an example that is a text may hold several."""
+    assert outputs.groups is not None  # words are tagged
+    return outputs.groups
 
 
 def _example_at(row: int, first_rows: Sequence[int]) -> int:

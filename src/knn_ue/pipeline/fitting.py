@@ -1,6 +1,7 @@
 """Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +24,7 @@ from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import (
     Rows,
     check_leakage,
+    check_not_stored,
     check_vectors,
     count_stored,
     labeled_examples,
@@ -256,6 +258,9 @@ def fit_outputs(
         calibrator = calibrator.plain
     if decisions:
         scored = score_answers(validation.take(held_out), calibrator, found=_part(found, held_out))
+        if validation.groups is not None:
+            others = score_answers(validation.take(~held_out), calibrator, found=_part(found, ~held_out))
+            scored = replace(scored, others=others)
         decisions = [decision.fit(scored) for decision in decisions]
     return Fitted(
         method=method,
@@ -285,6 +290,15 @@ def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
         fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions, copies=fitted.copies
     )
     return replace(again, domains=fitted.domains, familiarity=fitted.familiarity)
+
+
+def refit_grown(fitted: Fitted) -> Fitted:
+    """Do the same with the examples that are stored by now; a promise cannot be made on rows that are among them."""
+    calibrator = copy(fitted.calibrator)
+    if fitted.decisions:
+        held_out = fitted.validation.take(fitted.held_out)
+        check_not_stored(calibrator, held_out)
+    return refit(fitted, calibrator)
 
 
 def _checked(encoder: Encoder, rows: Rows | Outputs, columns: Columns | None, *, name: str) -> list[Example] | Outputs:

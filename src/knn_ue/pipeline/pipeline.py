@@ -1,6 +1,5 @@
 """`UncertaintyPipeline`: texts in, predictions with calibrated confidence out."""
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from knn_ue.answers import AnswerList, AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.data.columns import ColumnNames, Columns
-from knn_ue.decisions import Decision, RiskThreshold
+from knn_ue.decisions import Decision
+from knn_ue.decisions.risk import threshold_for, warn_of_abstention
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions
 from knn_ue.encoding.given import GivenAnswers
 from knn_ue.errors import InvalidInputError
@@ -152,6 +152,7 @@ class UncertaintyPipeline(Adjustable):
         store: str | None = None,
         n_neighbors: int = 32,
         max_stored: int | None = None,
+        target_precision: float | None = None,
         target_risk: float | None = None,
         delta: float = 0.1,
         decisions: Sequence[Decision] = (),
@@ -188,16 +189,15 @@ class UncertaintyPipeline(Adjustable):
         uses it where it ranks the validation rows better, cross-fitted. `robust` fits on perturbed copies of the
         validation rows too: lower scores, see docs/adapting.md.
 
-        With `target_risk` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
+        With `target_precision` or other `decisions` (see `knn_ue.decisions`) the validation rows are split in halves at
         random (by `seed`; whole sentences in tagging): one fits the calibrator, the other fits the decisions.
-        `target_risk` chooses the threshold below which answers become abstentions, so that with
-        probability 1 - `delta` at most `target_risk` of the answers given are wrong. This holds in domain only, and
-        only if the validation rows did not already stop the training early: keep other rows for that, or let the
-        train command split its own. In tagging an answer is an entity; entities the model misses are not counted, and
-        those of one sentence are taken as independent, so lower `delta` where they fail together. Where no threshold
-        qualifies, a warning says so and every answer is an abstention unless `abstain_below` is given.
+        `target_precision` chooses the threshold below which answers become abstentions, so that with probability
+        1 - `delta` at least that share of the answers given are right; `target_risk` is its complement, `promises` say
+        what is promised. This holds in domain only, and only if the validation rows did not stop the training early. In
+        tagging an answer is an entity; entities the model misses are not counted. Where nothing can be promised, a
+        warning says what could, and every answer is an abstention unless `abstain_below` is given.
         """
-        risk = () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
+        risk = threshold_for(target_precision, target_risk, delta)
         if self.encoder.gives_answers:
             if validation_rows is not None:
                 raise InvalidInputError("answers are fitted on one set of labeled rows, got two: pass fit(rows)")
@@ -225,7 +225,7 @@ class UncertaintyPipeline(Adjustable):
             encoder, train_rows, validation_rows, options, as_progress(progress), Columns(**columns)
         )
         self.encoder, self._opened = encoder, None
-        self._warn_of_abstention()
+        warn_of_abstention(self.fitted_.threshold)
         return self
 
     def _fit_answers(
@@ -245,12 +245,7 @@ class UncertaintyPipeline(Adjustable):
             false_alarm_rate=false_alarm_rate,
         )
         self._user_options, self._opened = self.encoder.options, None
-        self._warn_of_abstention()
-
-    def _warn_of_abstention(self) -> None:
-        threshold = self.fitted_.threshold
-        if threshold is not None and not threshold.found:
-            warnings.warn(f"{threshold}; the model will abstain on every input", stacklevel=3)
+        warn_of_abstention(self.fitted_.threshold)
 
     def __call__(
         self,

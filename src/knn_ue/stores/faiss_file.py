@@ -50,7 +50,8 @@ def write_faiss(index: Any, path: Path) -> None:
 
     check_writable(index)
     try:
-        faiss.write_index(index, str(path))
+        with path.open("wb") as file:  # faiss's own files do not notice when the disk refuses the last bytes
+            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
     except RuntimeError as error:
         raise OSError(faiss_reason(error)) from None
 

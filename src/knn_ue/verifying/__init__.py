@@ -14,6 +14,7 @@ from knn_ue.verifying.readers import (
     read_outputs,
     read_pairs,
 )
+from knn_ue.verifying.spans import SpanParams, SpanVerifier, fit_spans
 from knn_ue.verifying.views import FittedView, RawView, RawViews, SparseRows, take_rows
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "RawView",
     "RawViews",
     "Reader",
+    "SpanParams",
+    "SpanVerifier",
     "SparseRows",
     "VerdictExplanation",
     "answer_numbers",
@@ -36,6 +39,7 @@ __all__ = [
     "compare",
     "compare_cross_fitted",
     "fit_labels",
+    "fit_spans",
     "n_answers_of",
     "off_list_names",
     "open_reader",

@@ -4,6 +4,7 @@ Everything comes from one eigendecomposition of the (m, m) inner products K = U 
 H = U diag(s / (s + lambda)) U', and what a fit without row i predicts there, Y - (Y - F) / (1 - h_i), h = diag(H).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,11 +31,15 @@ class DualRidge:
 
 def fit_ridge(gram: FloatArray, targets: FloatArray) -> DualRidge:
     """Fit targets (m, k) of zero mean on inner products (m, m); the penalty has the least leave-one-out error."""
+    return min(ridge_path(gram, targets, LAMBDAS), key=lambda ridge: float(((targets - ridge.left_out) ** 2).sum()))
+
+
+def ridge_path(gram: FloatArray, targets: FloatArray, penalties: Sequence[float]) -> list[DualRidge]:
+    """Return the fit of each penalty."""
     eigenvalues, vectors = np.linalg.eigh(gram)
     eigenvalues = np.maximum(eigenvalues, 0.0)
     turned = vectors.T @ targets
-    fits = [_fit(eigenvalues, vectors, turned, targets, penalty) for penalty in LAMBDAS]
-    return min(fits, key=lambda ridge: float(((targets - ridge.left_out) ** 2).sum()))
+    return [_fit(eigenvalues, vectors, turned, targets, penalty) for penalty in penalties]
 
 
 def _fit(

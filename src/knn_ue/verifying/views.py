@@ -6,7 +6,7 @@ alike.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,14 @@ class FittedView:
         """Return the inner products (m, m) of the labeled rows, and the same as cosines."""
         kept = self._kept()
         return inner_products(kept, kept)
+
+    def primal(self, weights: FloatArray) -> FloatArray:
+        """Return what predicts from prepared rows (columns, k), of weights (m, k) that do from inner products."""
+        return np.asarray(self._kept().T @ weights, dtype=np.float32)
+
+    def without_rows(self) -> "FittedView":
+        """Return the same preparation of other rows, the labeled ones forgotten."""
+        return replace(self, rows=take_rows(self.rows, np.arange(0)))
 
     def _kept(self) -> Any:
         return self.rows.to_scipy() if isinstance(self.rows, SparseRows) else self.rows.astype(np.float64, copy=False)

@@ -262,3 +262,21 @@ def test_metrics_count_what_happened(folders, client_of):
 def test_options_that_make_no_sense_are_refused(value):
     with pytest.raises(InvalidInputError):
         ServeOptions(**value)
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://]", "//[::", "null", "http://x:y:z", "\x00"])
+def test_an_origin_that_is_no_address_is_foreign(origin, asked):
+    client = asked()
+
+    assert client.get("/health", headers={"Origin": origin}).status_code == 200
+    assert client.post("/refit", headers={"Origin": origin}).status_code == 403
+
+
+@pytest.mark.parametrize("number", [2**31, 2**63, 10**40, -(10**40)])
+def test_a_number_beyond_every_type_is_refused(number, asked):
+    client = asked()
+
+    for body in ({"top_k": number}, {"top": number}):
+        assert client.post("/predict", json={"inputs": "a film"} | body).status_code == 422
+    assert client.post("/sample", json={"n": number}).status_code == 422
+    assert client.delete(f"/examples/{number}").status_code in (404, 422)

@@ -138,3 +138,25 @@ def test_neighbors_are_cut_to_what_each_request_asked_for(folders):
 
 def served_validation(folders):
     return load_served(folders(TEXT, "softmax"), device="cpu", trust_remote_code=False).pipe.validation_
+
+
+def test_a_tokenizer_that_panics_fails_its_own_request_and_no_other(folder, client_of, monkeypatch):
+    from knn_ue.encoding.huggingface import HuggingFaceEncoder
+
+    class Panic(BaseException):
+        pass
+
+    def panic(encoder, examples, **options):
+        if any("panic" in part for example in examples for part in example.parts):
+            raise Panic("index out of bounds")
+        return encode(encoder, examples, **options)
+
+    encode = HuggingFaceEncoder.encode
+    monkeypatch.setattr(HuggingFaceEncoder, "encode", panic)
+    client = client_of(folder())
+
+    assert client.post("/predict", json={"inputs": "a fine film"}).status_code == 200
+    found = client.post("/predict", json={"inputs": "panic"})
+    assert found.status_code == 500 and "its log says more" in found.json()["error"] and "panic" not in found.text
+    assert client.post("/predict", json={"inputs": "a fine film"}).status_code == 200
+    assert client.get("/ready").status_code == 200

@@ -167,6 +167,50 @@ def test_one_bad_work_fails_alone():
     assert isinstance(bad, ValueError)
 
 
+class Panic(BaseException):
+    """What tokenizers written in Rust raise."""
+
+
+@pytest.mark.parametrize("kind", [Panic, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_whatever_one_work_raises_the_others_are_answered_and_so_are_later_ones(kind):
+    class Panicking(Model):
+        def __call__(self, works):
+            if "bad" in works:
+                raise kind("a bad one")
+            return super().__call__(works)
+
+    async def scenario(batcher, model):
+        works = [asyncio.ensure_future(batcher.submit(work, 1)) for work in (1, "bad", 3)]
+        return await asyncio.gather(*works, return_exceptions=True), await batcher.submit(4, 1), batcher.has_ended
+
+    (good, bad, other), later, has_ended = run(scenario, Panicking())
+
+    assert (good, other, later, has_ended) == (2, 6, 8, False)
+    assert isinstance(bad, RuntimeError) and kind.__name__ in str(bad)
+
+
+def test_a_model_that_forgets_a_work_answers_no_work_with_the_result_of_another():
+    class Forgetful(Model):
+        def __call__(self, works):
+            return super().__call__(works)[1:] if len(works) > 1 else super().__call__(works)
+
+    async def scenario(batcher, model):
+        return await asyncio.gather(*(batcher.submit(number, 1) for number in range(4)))
+
+    assert run(scenario, Forgetful()) == [0, 2, 4, 6]
+
+
+def test_a_queue_that_ended_says_so_at_once():
+    async def scenario(batcher, model):
+        batcher._worker.cancel()
+        await asyncio.gather(batcher._worker, return_exceptions=True)
+        with pytest.raises(ProblemError) as refused:
+            await batcher.submit(1, 1)
+        return refused.value.status, batcher.has_ended
+
+    assert run(scenario) == (503, True)
+
+
 def test_stopping_finishes_what_is_in_the_model_and_turns_the_others_away():
     async def scenario(batcher, model):
         first = await closed(batcher, model)

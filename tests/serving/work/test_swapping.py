@@ -84,16 +84,16 @@ def test_an_example_encoded_by_a_model_that_was_swapped_is_encoded_again(folder,
     current = tmp_path / "current"
     current.symlink_to(folder())
     client = client_of(current)
-    add_once = FolderWriter._add
+    learn_once = FolderWriter._learn
 
-    def swap_first(keeper, encoded, outputs):
+    def swap_first(keeper, encoded, *more):
         if keeper.served is encoded and not current.readlink().samefile(other):
             current.unlink()
             current.symlink_to(other)
             keeper._load()
-        return add_once(keeper, encoded, outputs)
+        return learn_once(keeper, encoded, *more)
 
-    monkeypatch.setattr(FolderWriter, "_add", swap_first)
+    monkeypatch.setattr(FolderWriter, "_learn", swap_first)
 
     added = add(client, TEXT_ROW)
 

@@ -68,7 +68,7 @@ def create_app(path: str | Path, options: ServeOptions | None = None) -> FastAPI
             CORSMiddleware,
             allow_origins=options.cors_origins,
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
         )
     # FastAPI would build its routes at the first request; two apps that do so at once disturb each other's warnings.
     app.openapi()

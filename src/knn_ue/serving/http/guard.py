@@ -73,7 +73,10 @@ class RequestGuard:
                 note(scope, code=_STOPPED.code)
                 await _STOPPED.response()(scope, receive, request.send)
             raise
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+                raise
+            # Of any kind: a tokenizer that panics ends its request, and not the server.
             log("failed", level=logging.ERROR, error=error, request=request.id)
             if not request.status:
                 sentence = f"the server failed at this request; its log says more under {request.id}"
@@ -91,7 +94,7 @@ class RequestGuard:
                 403, "wrong_host", "this server does not answer to that host name: start it with --allow-host NAME"
             )
         origin = headers.get("origin")
-        foreign = origin is not None and urlsplit(origin).netloc != host and origin not in options.cors_origins
+        foreign = origin is not None and _host_of(origin) != host and origin not in options.cors_origins
         if foreign and scope["method"] not in _SAFE_METHODS:
             raise ProblemError(
                 403, "wrong_origin", "a page of another site may not ask this server: start it with --cors"
@@ -130,6 +133,13 @@ class RequestGuard:
             milliseconds=round(1000 * seconds, 1),
             **facts,
         )
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # no address at all
+        return None
 
 
 class ClientGoneError(Exception):

@@ -1,6 +1,7 @@
 """The addresses of the API: each reads, asks the service, and writes JSON."""
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import Coroutine
@@ -8,7 +9,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import BeforeValidator
 
 from knn_ue.pipeline.domains import asked_domains, scale_of
@@ -41,7 +42,7 @@ from knn_ue.serving.work.drift import DriftReport
 from knn_ue.serving.work.metrics import CONTENT_TYPE
 from knn_ue.serving.work.service import Service
 from knn_ue.serving.work.state import neighbor_note
-from knn_ue.serving.work.writer import AdaptOptions
+from knn_ue.serving.work.writer import Asked, Learning, threshold_said
 from knn_ue.tasks import TASKS
 
 Result = TypeVar("Result")
@@ -50,6 +51,28 @@ _MAX_EXPLAINED = 16  # inputs: each carries all its reasons, and in tagging for 
 _MAX_ID = 2**62
 _ID = re.compile(r"0|[1-9][0-9]{0,18}")
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+async def _asked(
+    request: Request,
+    key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            min_length=1,
+            max_length=128,
+            pattern="^[!-~]+$",
+            description="A name of your own for this request: whoever repeats it gets the first answer, for a day.",
+        ),
+    ] = None,
+) -> Asked | None:
+    if key is None:
+        return None
+    told = f"{request.method} {request.url.path}\n".encode() + await request.body()
+    return Asked(key=key, digest=hashlib.sha256(told).hexdigest())
+
+
+Repeatable = Annotated[Asked | None, Depends(_asked)]
 
 
 def api_routes(service: Service) -> APIRouter:
@@ -128,7 +151,7 @@ def _add_changes(router: APIRouter, service: Service) -> None:
         status_code=201,
         responses=documented(408, 409, 413, 415, 422) | {201: {"model": AddedResponse}},
     )
-    async def add_examples(request: Request, body: ExamplesRequest) -> Response:
+    async def add_examples(request: Request, body: ExamplesRequest, asked: Repeatable) -> Response:
         """Store labeled examples, all or none: on disk before this returns, and seen by every later request.
 
         On a store that several servers share, the others see them at once if its consistency is strong.
@@ -140,30 +163,23 @@ def _add_changes(router: APIRouter, service: Service) -> None:
             raise ProblemError(
                 422, "no_domain", "random_sample counts the examples as labels of a domain: name it in labels_of"
             )
-        service.keeper.check_stores()  # before they count as labels: a refusal leaves nothing behind
-        done: dict[str, Any] = {}
-        if body.labels_of is not None:
-            # Before they are stored: an example that finds itself among its neighbors is sure of itself.
-            options = AdaptOptions(random_sample=body.random_sample, add=True)
-            done["labels"] = await _unless_gone(request, service.adapt(examples, body.labels_of, options))
-        ids, n_stored = await _unless_gone(request, service.add(examples))
-        return _json({"ids": ids, "n_stored": n_stored} | done, status=201)
+        learning = Learning(store=True, domain=body.labels_of, random_sample=body.random_sample, add=True)
+        return _json(await _unless_gone(request, service.learn(examples, learning, asked)), status=201)
 
     @router.post("/adapt", responses=documented(408, 413, 415, 422) | {200: {"model": AdaptResponse}})
-    async def adapt(request: Request, body: AdaptRequest) -> Response:
+    async def adapt(request: Request, body: AdaptRequest, asked: Repeatable) -> Response:
         """Recalibrate for a domain with a few labeled examples of it; on disk before this returns."""
         _check_writable(service)
         examples = inputs.read_labeled(service.served, body.examples, service.options)
         note(request.scope, n_items=len(examples))
-        options = AdaptOptions(random_sample=body.random_sample, add=body.add, force=body.force)
-        return _json(await _unless_gone(request, service.adapt(examples, body.domain, options)))
+        learning = Learning(domain=body.domain, random_sample=body.random_sample, add=body.add, force=body.force)
+        return _json(await _unless_gone(request, service.learn(examples, learning, asked)))
 
-    @router.delete("/domains/{name}", responses=documented(404) | {200: {"model": ForgotResponse}})
-    async def forget_domain(name: str) -> Response:
+    @router.delete("/domains/{name}", responses=documented(404, 422) | {200: {"model": ForgotResponse}})
+    async def forget_domain(name: str, asked: Repeatable) -> Response:
         """Remove a domain and its labels; undoes /adapt."""
         _check_writable(service)
-        served = await service.keeper.forget_domain(name)
-        return _json({"forgot": name, "domains": list(served.pipe.domains_)})
+        return _json(await service.keeper.forget_domain(name, asked))
 
     @router.post("/sample", responses=documented(409, 422) | {200: {"model": SampleResponse}})
     async def sample(body: SampleRequest) -> Response:
@@ -181,24 +197,24 @@ def _add_changes(router: APIRouter, service: Service) -> None:
     @router.delete("/examples/{id}", responses=documented(404, 409, 422) | {200: {"model": RemovedResponse}})
     async def remove_example(
         example: Annotated[int, BeforeValidator(_plain_digits), Path(alias="id", ge=0, le=_MAX_ID)],
+        asked: Repeatable,
     ) -> Response:
         """Remove a stored example, by the id that answers show; on disk before this returns."""
         _check_writable(service)
-        return _json({"removed": example, "n_stored": await service.remove(example)})
+        return _json(await service.remove(example, asked))
 
-    @router.post("/refit", responses=documented(409) | {200: {"model": ChangedResponse}})
-    async def refit() -> Response:
+    @router.post("/refit", responses=documented(409, 422) | {200: {"model": ChangedResponse}})
+    async def refit(asked: Repeatable) -> Response:
         """Refit the parameters, the threshold and the drift percentiles with the examples stored now."""
         _check_writable(service)
-        served = await service.keeper.refit()
-        return _json(_changed(True, served.generation, served.pipe.threshold_, "fitted again on the validation rows"))
+        return _json(await service.keeper.refit(asked))
 
     @router.post("/reload", responses=documented(422) | {200: {"model": ChangedResponse}})
     async def reload() -> Response:
         """Reload the folder if it changed; the old one answers until the new one is ready."""
         served, changed = await service.keeper.reload()
         sentence = "the folder was read again" if changed else "the folder has not changed"
-        return _json(_changed(changed, served.generation, served.pipe.threshold_, sentence))
+        return _json(threshold_said(changed, served.generation, served.pipe.fitted_, sentence))
 
 
 def _plain_digits(number: object) -> object:
@@ -286,11 +302,6 @@ async def _leaves(request: Request) -> None:
 def _check_writable(service: Service) -> None:
     if service.options.read_only:
         raise ProblemError(403, "read_only", "this server changes nothing: start it without --read-only")
-
-
-def _changed(changed: bool, generation: str, threshold: Any, message: str) -> dict[str, Any]:
-    value = None if threshold is None else threshold.threshold
-    return {"changed": changed, "generation": generation, "threshold": value, "message": message}
 
 
 def _json(content: Any, *, status: int = 200) -> Response:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic_core import PydanticCustomError
 
 from knn_ue.answers import Answer, AnyAnswer, SentenceAnswer
+from knn_ue.arrays import MAX_CLASSES
 from knn_ue.serving.options import MOST_ITEMS
 from knn_ue.serving.problems import TOO_MANY
 from knn_ue.serving.work import explaining
@@ -136,7 +137,7 @@ class _Asked(_Sent):
         examples=["a warm and funny film"],
     )
     top: int = Field(TOP, ge=0, le=MAX_TOP, description="How many of the nearest training examples to give with each.")
-    top_k: int | None = Field(None, ge=1, description="Also give the probabilities of this many labels.")
+    top_k: int | None = Field(None, ge=1, le=MAX_CLASSES, description="Also give the probabilities of so many labels.")
     abstain_below: float | None = Field(
         None, ge=0, le=1, allow_inf_nan=False, description="Abstain below this score; default: the fitted threshold."
     )

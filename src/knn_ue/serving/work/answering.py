@@ -139,7 +139,7 @@ def _explained(fitted: Fitted, base: Calibrator, work: Work, outputs: Outputs, f
         reasons = explain_rows(outputs, calibrator_of(fitted, domains[0], base=base), found, top=work.top)
         reasons = [replace(row, adapted_to=scale_of(fitted, domains[0])) for row in reasons]
         return _by_example(reasons, work.examples, tagging=tagging)
-    ends = list(accumulate(len(example.parts) if tagging else 1 for example in work.examples))
+    ends = list(accumulate(n_rows_of(work.examples, tagging=tagging)))
     return [
         [
             replace(row, adapted_to=scale_of(fitted, domain))
@@ -161,13 +161,17 @@ def _frozen(calibrator: Calibrator) -> Calibrator:
 
 def _cuts(works: Sequence[Work], *, tagging: bool) -> list[int]:
     """Return where the rows of each work begin, and where the last ends; in tagging each word is a row."""
-    sizes = [sum(len(e.parts) for e in work.examples) if tagging else len(work.examples) for work in works]
-    return [0, *accumulate(sizes)]
+    return [0, *accumulate(sum(n_rows_of(work.examples, tagging=tagging)) for work in works)]
+
+
+def n_rows_of(examples: Sequence[Example], *, tagging: bool) -> list[int]:
+    """Return how many rows each example is: one, or in tagging one a word."""
+    return [len(example.parts) if tagging else 1 for example in examples]
 
 
 def _by_example(rows: list[Why], examples: Sequence[Example], *, tagging: bool) -> list[list[Why]]:
     """Return the reasons of each example: one for a text or pair, one for each word of a sentence."""
-    ends = list(accumulate(len(example.parts) if tagging else 1 for example in examples))
+    ends = list(accumulate(n_rows_of(examples, tagging=tagging)))
     return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 

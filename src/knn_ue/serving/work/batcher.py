@@ -13,6 +13,7 @@ from knn_ue.serving.problems import busy
 Work = TypeVar("Work")
 Done = TypeVar("Done")
 
+
 _LONGEST_RETRY = 60  # seconds
 _MEMORY = 0.8  # how much of the old estimate of the speed stays with each batch
 
@@ -71,6 +72,11 @@ class Batcher(Generic[Work, Done]):
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether nothing works through the queue any more, which would be a bug."""
+        return self._worker is not None and self._worker.done()
+
+    @property
     def is_full(self) -> bool:
         """Whether a request of one input would be refused now."""
         return self.n_waiting >= self._max_queue
@@ -79,6 +85,8 @@ class Batcher(Generic[Work, Done]):
         """Return the result of `work`, which is `n_items` inputs long, once a batch has run it."""
         if self._closed:
             raise busy("stopping", "the server is shutting down")
+        if self.has_ended:
+            raise busy("no_model", "the queue to the model has ended")
         if self.n_waiting + n_items > self._max_queue:
             raise busy(
                 "queue_full",
@@ -119,10 +127,13 @@ class Batcher(Generic[Work, Done]):
     def _results(self, works: Sequence[Work]) -> Sequence[Done | Exception]:
         """Run a batch; where that fails, each work by itself, so that one client's input cannot hurt another's."""
         try:
-            return self._run(works)
-        except Exception as error:
+            results = self._run(works)
+            if len(results) != len(works):
+                raise RuntimeError(f"the model gave {len(results)} results for {len(works)} works")
+            return results
+        except BaseException as error:  # a tokenizer that panics, or asks the process to end, ends its own work only
             if len(works) == 1:
-                return [error]
+                return [error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")]
             return [result for work in works for result in self._results([work])]
 
     def _take(self) -> list[_Place[Work, Done]]:

@@ -4,31 +4,36 @@ import asyncio
 import gc
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from threading import Lock
+from typing import Any, Literal
+
+import numpy as np
 
 from knn_ue.encoding import Example
 from knn_ue.encoding.inputs import class_numbers
-from knn_ue.errors import StoreUnreachableError
+from knn_ue.errors import KnnUeError, StoreUnreachableError
 from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.sampling import weights_of
 from knn_ue.serving.logs import log
 from knn_ue.serving.options import ServeOptions
 from knn_ue.serving.problems import busy
-from knn_ue.serving.work.adapting import adapted_facts
-from knn_ue.serving.work.answering import Done, Work, run_batch
+from knn_ue.serving.work.answering import Done, Work, n_rows_of, run_batch
 from knn_ue.serving.work.batcher import Batcher
 from knn_ue.serving.work.curve import RiskCurve, risk_curve
 from knn_ue.serving.work.drift import DriftReport, DriftWindow
 from knn_ue.serving.work.metrics import Metrics
-from knn_ue.serving.work.pool import Pool
 from knn_ue.serving.work.state import Served
-from knn_ue.serving.work.store_watch import StoreWatch
-from knn_ue.serving.work.writer import AdaptOptions, FolderWriter, ModelChangedError
-from knn_ue.stores import RemoteStore
+from knn_ue.serving.work.writer import Asked, FolderWriter, Learning, ModelChangedError, Said
+from knn_ue.stores import NeighborStore, RemoteStore
 
+_MOST_ROWS = 20_000  # of a file to label
 _ATTEMPTS = 5  # to encode an example for a model that is being swapped
+
+Source = Literal["file", "recent", "none"]
 
 
 class Service:
@@ -92,6 +97,8 @@ class Service:
         """Return why a load balancer should send requests elsewhere; None where it need not."""
         if self.draining:
             return "the server is shutting down"
+        if self.batcher.has_ended:
+            return "the queue to the model has ended: restart the server"
         if self.store_watch.last_error is not None:
             return str(self.store_watch.last_error)
         return "the queue is full" if self.batcher.is_full else None
@@ -106,45 +113,37 @@ class Service:
         self.metrics.observe_answers(done.answers)
         return done
 
-    async def add(self, examples: Sequence[Example]) -> tuple[list[list[int]], int]:
-        """Encode and store labeled examples; return the ids of each, and how many are stored."""
-        self.store_watch.check()
-        for _ in range(_ATTEMPTS):
-            done = await self.batcher.submit(Work(kind="encode", examples=examples), len(examples))
-            labels = class_numbers(examples, done.served.pipe.class_names)
-            try:
-                ids, n_stored = await self.keeper.add(done.served, replace(done.outputs, labels=labels))
-            except ModelChangedError:
-                continue
-            self.metrics.added.inc(len(examples))
-            return _parted(ids, examples), n_stored
-        raise busy("model_changed", "the model was swapped while the examples were read")
+    async def learn(self, examples: Sequence[Example], learning: Learning, asked: Asked | None = None) -> Said:
+        """Encode labeled examples, store them and adapt to their domain, as far as that is wanted; return what to say.
 
-    async def adapt(self, examples: Sequence[Example], domain: str, options: AdaptOptions) -> dict[str, Any]:
-        """Encode labeled examples and adapt to their domain; return what it led to."""
+        A repetition of what was `asked` before gets the first answer.
+        """
+        if learning.store:
+            self.store_watch.check()
         for _ in range(_ATTEMPTS):
             done = await self.batcher.submit(Work(kind="encode", examples=examples), len(examples))
             labels = class_numbers(examples, done.served.pipe.class_names)
             try:
-                served, adaptation = await self.keeper.adapt(
+                said, is_new = await self.keeper.learn(
                     done.served,
                     replace(done.outputs, labels=labels),
-                    domain=domain,
+                    learning,
+                    n_rows=n_rows_of(examples, tagging=done.outputs.groups is not None),
                     weights=weights_of(examples),
-                    options=options,
+                    asked=asked,
                 )
             except ModelChangedError:
                 continue
-            fitted = served.pipe.fitted_
-            return await asyncio.to_thread(adapted_facts, fitted, domain, adaptation, force=options.force)
-        raise busy("model_changed", "the model was swapped while the labels were read")
+            self.metrics.added.inc(len(examples) * (is_new and learning.store))
+            return said
+        raise busy("model_changed", "the model was swapped while the examples were read")
 
-    async def remove(self, example: int) -> int:
-        """Forget one example; return how many are left."""
+    async def remove(self, example: int, asked: Asked | None = None) -> Said:
+        """Forget one example."""
         self.store_watch.check()
-        n_stored = await self.keeper.remove(example)
-        self.metrics.removed.inc()
-        return n_stored
+        said, is_new = await self.keeper.remove(example, asked)
+        self.metrics.removed.inc(is_new)
+        return said
 
     async def curve(self) -> RiskCurve:
         """Return coverage and risk on validation, computed once for what is served."""
@@ -192,12 +191,66 @@ class Service:
         log("swapped", level=logging.INFO, generation=now.generation, before=before.generation)
 
 
-def _parted(ids: list[int], examples: Sequence[Example]) -> list[list[int]]:
-    """Return the ids of each example: one, or in tagging one a word."""
-    if len(ids) == len(examples):
-        return [[number] for number in ids]
-    parted, first = [], 0
-    for example in examples:
-        parted.append(ids[first : first + len(example.parts)])
-        first += len(example.parts)
-    return parted
+class StoreWatch:
+    """Remembers that the store was unreachable, until it answers again; a store in a folder is always there."""
+
+    def __init__(self, store: Callable[[], NeighborStore | None]) -> None:
+        self._store = store
+        self.last_error: StoreUnreachableError | None = None
+
+    def check(self) -> None:
+        """Raise at once where the store did not answer a moment ago."""
+        if self.last_error is not None:
+            # One of its own: a traceback belongs to one request.
+            raise StoreUnreachableError(str(self.last_error))
+
+    async def watch(self, seconds: float) -> None:
+        """Ask the store again and again, forever."""
+        while True:
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.ask)
+
+    def ask(self) -> None:
+        """Find out whether the store answers now."""
+        store = self._store()
+        try:
+            if isinstance(store, RemoteStore):
+                store.check_reachable()
+        except StoreUnreachableError as error:
+            self.last_error = error
+        except KnnUeError as error:  # it answers, but not with our rows
+            self.last_error = StoreUnreachableError(str(error))
+        else:
+            self.last_error = None
+
+
+class Pool:
+    """Unlabeled inputs to draw from; `recent` of them are kept as they are asked where no file is given."""
+
+    def __init__(self, rows: Iterable[Example] | None, *, recent: int) -> None:
+        self.source: Source = "none" if rows is None and not recent else "recent" if rows is None else "file"
+        self._rows: deque[Example] = deque(
+            (_bare(row) for row in islice(rows or (), _MOST_ROWS)), maxlen=recent if rows is None else None
+        )
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._rows)
+
+    def observe(self, examples: Sequence[Example]) -> None:
+        """Remember what was asked, where the operator allowed it."""
+        if self.source == "recent":
+            with self._lock:
+                self._rows.extend(_bare(example) for example in examples)
+
+    def draw(self, n: int, *, seed: int | None = None) -> list[Example]:
+        """Return `n` different inputs at random, or all where there are fewer; copies of one count once."""
+        with self._lock:
+            rows = list(dict.fromkeys(self._rows))
+        chosen = np.random.default_rng(seed).permutation(len(rows))[:n]
+        return [rows[row] for row in chosen.tolist()]
+
+
+def _bare(example: Example) -> Example:
+    return replace(example, labels=None, domain=None, sample_weight=None)
