@@ -30,7 +30,7 @@ TABLES = {
     "added": """create table added (
         id integer primary key autoincrement, label integer not null, text text, vector blob not null,
         crc integer not null) strict""",
-    "removed": "create table removed (id integer primary key, change integer not null) strict",
+    "removed": "create table removed (id integer primary key, change integer not null, crc integer not null) strict",
     "parts": """create table parts (
         name text primary key, state text, arrays blob, change integer not null, crc integer not null) strict""",
     "requests": """create table requests (
