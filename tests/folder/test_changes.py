@@ -365,11 +365,11 @@ def test_a_trigger_never_runs(folder):
 
 
 VALUES = {
-    "a fitted folder outside": ("update folder set fitted = '../other'", "names a folder that cannot be ours"),
-    "a fitted folder of a path": ("update folder set fitted = '/etc'", "names a folder that cannot be ours"),
+    "a fitted folder outside": ("update folder set fitted = '../other'", "names what cannot be ours"),
+    "a fitted folder of a path": ("update folder set fitted = '/etc'", "names what cannot be ours"),
     "a fitted folder of a longer name": (
         "update folder set fitted = fitted || '/..'",
-        "names a folder that cannot be ours",
+        "names what cannot be ours",
     ),
     "a fitted folder that is not there": (
         "update folder set fitted = 'fitted-0000000000000000'",
@@ -540,7 +540,7 @@ os._exit(0)
 
 
 def test_a_huge_value_is_refused_in_one_sentence(folder):
-    large = "zeroblob(50000000)"
+    large = "zeroblob(5000000)"
     forge_database(folder, f"update added set text = cast({large} as text)", f"update added set vector = {large}")
 
     is_refused(folder, "does not match its checksum|does not have 4 columns")

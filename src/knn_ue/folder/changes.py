@@ -301,12 +301,10 @@ def _has(database: sqlite3.Connection) -> bool:
 
 def _next_id(database: sqlite3.Connection) -> int:
     # SQLite's own count has no checksum: no id that a row ever had is given again, whatever it says.
-    given = (
-        "select seq as id from sqlite_sequence where name = 'added'",
-        "select id from added",
-        "select id from removed",
-    )
-    said = database.execute(f"select coalesce(max(id), -1) from ({' union all '.join(given)})").fetchone()[0]
+    said = database.execute(
+        "select coalesce(max(id), -1) from (select seq as id from sqlite_sequence where name = 'added' "
+        "union all select max(id) from added union all select max(id) from removed)"
+    ).fetchone()[0]
     if not isinstance(said, int):
         raise StorageError(f"its next id is no number: {RESTORE}")
     return said + 1
