@@ -194,6 +194,9 @@ def _text_answers(
     answers = []
     for row, predicted in enumerate(prediction.predicted.tolist()):
         label, would_be = decided[row].about(names[predicted])
+        labels = decided[row].labels
+        if labels is not None and calibrator.judges_given:  # what is no label is in no set
+            labels = tuple(label for label in labels if label in names[: _n_labels(names)])
         answers.append(
             Answer(
                 label=label,
@@ -203,6 +206,7 @@ def _text_answers(
                 would_be=would_be,
                 probabilities=likely[row],
                 alternatives=others[row],
+                set=labels,
                 decisions=decided[row].fields,
                 neighbors=near[row],
             )
@@ -214,12 +218,16 @@ def _alternatives(prediction: Prediction, names: Sequence[str]) -> Sequence[dict
     """Return the likeliest labels beside each given answer, with their probabilities."""
     rest = prediction.probs.copy()
     rest[np.arange(len(rest)), prediction.predicted] = -1.0
-    if OTHER in names:
-        rest[:, list(names).index(OTHER) :] = -1.0  # what is no label is no alternative
+    rest[:, _n_labels(names) :] = -1.0  # what is no label is no alternative
     return [
         {name: share for name, share in (shares or {}).items() if share >= 0}
         for shares in most_likely(rest, names, _OTHERS)
     ]
+
+
+def _n_labels(names: Sequence[str]) -> int:
+    """Return how many of the classes are labels: those before the one for all other answers."""
+    return list(names).index(OTHER) if OTHER in names else len(names)
 
 
 OfRow = TypeVar("OfRow", bound=Answer | Explanation)
