@@ -98,7 +98,11 @@ def test_the_shell_writes_each_row_once_in_the_order_of_the_queue(folder, unlabe
     result = run("triage", folder / "ue", "--input", unlabeled, "--output", output, "--json")
 
     summary = json.loads(result.stdout)
-    lines = read_lines(output) if suffix == ".jsonl" else list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
+    lines = (
+        read_lines(output)
+        if suffix == ".jsonl"
+        else list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
+    )
     assert sorted(int(line["id"]) for line in lines) == list(range(len(new)))
     assert [int(line["place"]) for line in lines] == list(range(1, len(new) + 1))
     routes = [line["route"] for line in lines]
