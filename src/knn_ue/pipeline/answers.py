@@ -34,7 +34,7 @@ from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import ENTITIES, SENTENCES, Familiarity, span_means
 from knn_ue.pipeline.entity_answers import explain_sentences, sentence_answers
-from knn_ue.pipeline.fitted import class_names, decide, most_likely, nearest
+from knn_ue.pipeline.fitted import Fitted, class_names, decide, most_likely, nearest
 from knn_ue.types import Outputs, Prediction
 from knn_ue.verifying import OTHER
 
@@ -149,6 +149,18 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
         sentence=find_entities(outputs, prediction.predicted).sentence,
         n_units=n_units,
     )
+
+
+def rated_rows(fitted: Fitted) -> tuple[FloatArray, BoolArray, str]:
+    """Return score and correctness of the labeled rows that say most of new ones, and in words which these are."""
+    if fitted.held_out.any():
+        rows = fitted.validation.take(fitted.held_out)
+        return *scored_answers(rows, fitted.calibrator), "held-out rows"
+    rows, as_new = fitted.validation, fitted.calibrator.scores_as_new()
+    if as_new is not None:
+        right: BoolArray = rows.predicted == rows.require_labels("the scores of labeled rows")
+        return as_new, right, "labeled rows, each scored as if it were new"
+    return *scored_answers(rows, fitted.calibrator), "validation rows, on which scores were fitted"
 
 
 def scored_answers(
