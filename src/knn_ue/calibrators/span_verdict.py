@@ -1,7 +1,7 @@
 """The verifier of given spans as a calibrator: how likely each marked entity is right, and what may have been missed.
 
-It needs words and marks, nothing of the judged model: see `knn_ue.verifying.spans`. Where the model says how sure it is,
-that counts too.
+It needs words and marks, nothing of the judged model: see `knn_ue.verifying.spans`. Where the model says how sure it
+is, that counts too.
 """
 
 from collections.abc import Mapping
@@ -63,6 +63,7 @@ class SpanVerdict(Calibrator):
         clear_exponent_: _Exponent
         exponents_: tuple[_Exponent, _Exponent]
 
+    reader: "str | Reader"
     verifier_: SpanVerifier
     rivals_: SpanRivals
     has_own: bool
@@ -188,9 +189,7 @@ class SpanVerdict(Calibrator):
     def _own(self, outputs: Outputs, spans: Spans) -> FloatArray | None:
         return own_scores(outputs)[spans.first] if self.has_own else None
 
-    def _explanations(
-        self, outputs: Outputs, reading: SentenceReading, probs: FloatArray
-    ) -> list[EntityExplanation]:
+    def _explanations(self, outputs: Outputs, reading: SentenceReading, probs: FloatArray) -> list[EntityExplanation]:
         spans, own = reading.spans, self._own(outputs, reading.spans)
         terms = self.verifier_.terms_of(probs, spans, own)
         kinds = TagSet.of(self.verifier_.params.tags)
@@ -283,7 +282,7 @@ class _Rival(Calibrator):
 
 
 def _reads(probs: FloatArray, tags: TagSet) -> tuple[str, float]:
-    """Return what the reader would call these words, a type or "no entity", and how surely on average."""
+    """Return what the reader would call these words, a type or "no entity", and how probable that is on average."""
     shares = [probs[:, tags.kind == number].sum(axis=1).mean() for number in (*range(len(tags.names)), -1)]
     best = int(np.argmax(shares))
     return (*tags.names, "no entity")[best], float(shares[best])

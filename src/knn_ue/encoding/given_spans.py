@@ -133,5 +133,3 @@ def given_entities(example: Example, number: int = 0) -> Answer:
         places=None if raw is None else raw.spans,
         confidence=given_number(given.get("confidence"), f"confidence of {row}"),
     )
-
-

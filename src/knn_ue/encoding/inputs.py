@@ -4,11 +4,12 @@
 |----------------------|---------------------------------------------------------------------------|
 | text-classification  | a string; `{"text", "label"}`; an object with `text` and `label`          |
 | text-pair            | a (premise, hypothesis) tuple or list; a dict or object with those names  |
-| token-classification | a list of words; `{"tokens", "tags"}`; a string, `{"text"}` or `{"text", "label"}`, see `WordsOf` and `knn_ue.marked` |
+| token-classification | a list of words; `{"tokens", "tags"}`; a string or `{"text"}`, see `WordsOf` |
 
-Labels and tags may be left out. A label is looked up by its name; where the model has no names of its own
-(`LABEL_0`, `LABEL_1`, ...), or all labels are numbers and no class is called by one, it is the number of a class. Half
-a surrogate pair, which is no character, becomes U+FFFD.
+Labels and tags may be left out; the entities of a text to tag may be its `label` (see `knn_ue.marked`). A label is
+looked up by its name; where the model has no names of its own (`LABEL_0`, `LABEL_1`, ...), or all labels are numbers
+and no class is called by one, it is the number of a class. Half a surrogate pair, which is no character, becomes
+U+FFFD.
 """
 
 import re
@@ -154,7 +155,7 @@ def read_example(row: object, task: Task, number: int = 0, *, words_of: WordsOf 
         labels = _marked_labels(row, raw, number)
     elif content is not None:
         labels = _read_labels(row, task, number)
-    elif content is None and (content := _bare_content(row, task)) is None:
+    if content is None and (content := _bare_content(row, task)) is None:
         raise InvalidInputError(
             f"row {number} must be {record.example} for {task}, got {_shown(row)}: convert or drop it"
         )
@@ -324,8 +325,8 @@ def _marked_labels(row: object, raw: RawText, number: int) -> tuple[str, ...] | 
     """Return the tags of a text whose entities are marked in its `label`; None where it has none."""
     given = getattr(row, "given", None)
     marked = (given or {}).get("label") if not isinstance(row, Mapping) else row.get("label")
-    if marked is None:
-        return None
+    if marked is None or (isinstance(marked, str) and not marked.lstrip().startswith(("[", "{"))):
+        return None  # no entities: the label of another task
     answer = read_marked(marked, raw.words, f"row {number}", text=raw.text, places=raw.spans)
     if answer.not_found:
         raise InvalidInputError(

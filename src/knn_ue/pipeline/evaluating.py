@@ -68,7 +68,7 @@ def read_sets(
     """Read all rows before the model sees one: a bad line is found at once. Test rows need labels."""
     task, names = encoder.task, encoder.class_names
     if not isinstance(test, Outputs):
-        test = labeled_examples(test, task, names, name="test", columns=columns)
+        test = labeled_examples(test, task, names, name="test", columns=columns, words_of=encoder.words_of)
     others: dict[str, Sequence[Example] | Outputs] = {}
     unlabeled = {}
     for name, rows in out_of_domain.items():

@@ -122,7 +122,7 @@ def fit_rows(
     warn_if_weak(outputs)
     if method.reads_training:
         warn_of_absent_classes(stored)
-    held_out = _half(outputs, options.seed) if options.decisions else np.zeros(len(outputs), dtype=bool)
+    held_out = half_of_rows(outputs, options.seed) if options.decisions else np.zeros(len(outputs), dtype=bool)
     copies = _perturbed(encoder, validation, outputs, held_out, options.seed) if options.robust else None
     calibrator = _stored(options, stored, outputs.take(~held_out), progress)
     if reads(encoder.task, options.verifier):
@@ -332,7 +332,7 @@ def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: 
     return calibrator
 
 
-def _half(outputs: Outputs, seed: int) -> BoolArray:
+def half_of_rows(outputs: Outputs, seed: int) -> BoolArray:
     """Mark one half of the rows, at random; the words of one sentence stay together."""
     groups = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
     numbers = np.unique(groups)

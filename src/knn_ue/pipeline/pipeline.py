@@ -10,12 +10,13 @@ from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, SetMethod, promised, warn_of_abstention
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions
 from knn_ue.encoding.given import GivenAnswers
+from knn_ue.encoding.given_spans import GivenSpans
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import TEST, Evaluation, SampleWeight, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
-from knn_ue.pipeline.answered import fit_answers
+from knn_ue.pipeline.answered import fit_answers, fit_given_spans
 from knn_ue.pipeline.answers import check_explains, explain_outputs, measurable
 from knn_ue.pipeline.domains import Asked, answer_stream, calibrator_of, scale_of
 from knn_ue.pipeline.evaluating import compared, read_sets
@@ -25,7 +26,7 @@ from knn_ue.pipeline.folder import OpenedFolder, load_pipeline, save_changes, sa
 from knn_ue.pipeline.rows import Rows, input_examples, iter_examples
 from knn_ue.progress import as_progress
 from knn_ue.stores import IndexOptions
-from knn_ue.tasks import TASKS, Task
+from knn_ue.tasks import TASKS, Task, task_name
 from knn_ue.types import Outputs, Progress
 from knn_ue.verifying import OTHER, Reader
 
@@ -136,8 +137,15 @@ class UncertaintyPipeline(Adjustable):
             pipe = UncertaintyPipeline.from_answers().fit(rows)  # text, answer, label; optional confidence
             (answer,) = pipe({"text": "where is my money?", "answer": "refund"})
             answer.score, answer.alternatives  # 0.42, {"transfer": 0.35, ...}
+
+        With task="ner" the answers are marked entities (see `knn_ue.marked`), the right ones are `tags` or a `label`
+        of the same shape, and the reader is one of words, "minilm" unless another is named::
+
+            pipe = UncertaintyPipeline.from_answers(task="ner").fit(rows)  # tokens, tags, answer=[{"text", "type"}]
+            (sentence,) = pipe({"tokens": ["Ada", "wrote"], "answer": [{"text": "Ada", "type": "PER"}]})
+            sentence.entities[0].score, sentence.missed
         """
-        pipe = cls(GivenAnswers(task, labels or ()))
+        pipe = cls(GivenSpans(labels or ()) if TASKS[task_name(task)].is_tagging else GivenAnswers(task, labels or ()))
         pipe._reader = reader
         return pipe
 
@@ -239,6 +247,13 @@ class UncertaintyPipeline(Adjustable):
     ) -> None:
         if isinstance(rows, Outputs):
             raise InvalidInputError("answers are fitted on rows with text, answer and label, got Outputs: pass rows")
+        if TASKS[self.task].is_tagging:
+            self.encoder, self.fitted_ = fit_given_spans(
+                rows, reader=self._reader, decisions=decisions, columns=columns, seed=seed
+            )
+            self._user_options, self._opened = self.encoder.options, None
+            warn_of_abstention(self.fitted_.threshold)
+            return
         labels = [name for name in self.class_names if name != OTHER]
         self.encoder, self.fitted_ = fit_answers(
             self.task,

@@ -106,8 +106,8 @@ class SpanVerifier:
     def terms_of(self, probs: FloatArray, spans: Spans, own: FloatArray | None = None) -> dict[str, FloatArray]:
         """Return what each part of the evidence adds (m,) to the log-odds of a usual span.
 
-        `type` is whether the reader would call it so, `borders` whether it would begin and end there, `record` how often
-        the type was right, and `own` what the model says itself.
+        `type` is whether the reader would call it so, `borders` whether it would begin and end there, `record` how
+        often the type was right, and `own` what the model says itself.
         """
         columns = self._columns(probs, spans, own)
         terms = (columns - np.array(self.params.usual)) * np.array(self.params.slopes)
