@@ -100,13 +100,55 @@ def test_another_index_keeps_the_verifier(pipe):
     assert pipe.calibrator_.join_.params == before
 
 
-def test_labels_of_another_domain_rescale_its_scores(pipe):
-    pipe.adapt(text_rows(60, start=700), domain="new", force=True)
+def other_topic(n_rows, *, start=0):
+    """Return rows of a domain whose words the training rows do not have."""
+    words = {"pos": ("sturdy", "silent"), "neg": ("leaky", "noisy")}
+    return [
+        {"text": f"kettle {number} is {words[label][number // 2 % 2]}", "label": label}
+        for number, label in ((n, "pos" if n % 2 else "neg") for n in range(start, start + n_rows))
+    ]
 
-    (answer,) = pipe("the film number 7 was brilliant indeed", domain="new")
 
-    assert answer.domain == "new"
-    pipe.forget_domain("new")
+def scores_of(pipe, rows, **options):
+    answers = pipe(rows, **options)
+    right = np.array([answer.label == row["label"] for answer, row in zip(answers, rows, strict=True)])
+    return np.array([answer.score for answer in answers]), right
+
+
+def test_labels_of_another_domain_teach_its_verifier(pipe, tmp_path):
+    pipe.save(tmp_path / "ue")
+    loaded = UncertaintyPipeline.load(tmp_path / "ue", device="cpu")
+    adaptation = loaded.adapt(other_topic(60), domain="kettles")
+    loaded.save(tmp_path / "ue")
+
+    again = UncertaintyPipeline.load(tmp_path / "ue", device="cpu")
+
+    rows = other_topic(40, start=200)
+    scores, right = scores_of(again, rows, domain="kettles")
+    assert adaptation.verifier.applied and "verifier: E-AURC" in str(adaptation)
+    assert metrics.auroc(confidence=scores, correct=right) > 0.95
+    np.testing.assert_array_equal(scores, scores_of(loaded, rows, domain="kettles")[0])
+    np.testing.assert_array_equal(scores_of(again, rows)[0], scores_of(pipe, rows)[0])
+
+
+def test_a_domain_may_have_a_verifier_where_the_folder_has_none(model):
+    plain = fitted(model, verifier=None)
+
+    plain.adapt(other_topic(60), domain="kettles", verifier="instant")
+
+    scores, right = scores_of(plain, other_topic(40, start=200), domain="kettles")
+    assert metrics.auroc(confidence=scores, correct=right) > 0.95
+    (why,) = plain.explain("kettle 300 is silent", domain="kettles")
+    assert why.verifier["pos"] > 0.8
+
+
+def test_labels_that_come_later_join_those_of_the_domain(model):
+    plain = fitted(model, verifier=None)
+    first = plain.adapt(other_topic(30), domain="kettles", verifier="instant")
+    both = plain.adapt(other_topic(30, start=30), domain="kettles", verifier="instant", add=True)
+
+    assert first.verifier is None
+    assert both.verifier.n == 60 and both.verifier.applied
 
 
 def test_where_labels_are_noise_auto_leaves_it_out(model):

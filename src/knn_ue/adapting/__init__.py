@@ -1,6 +1,6 @@
 """A few labeled rows of a new domain -> one scale that calibrates the scores for it; the predictions stay."""
 
-from knn_ue.adapting.check import MIN_ROWS, Adaptation, CheckedUnit, adapt_quickly, adapt_units
+from knn_ue.adapting.check import GATE, MIN_ROWS, Adaptation, CheckedUnit, CheckedVerifier, adapt_quickly, adapt_units
 from knn_ue.adapting.sampling import Drawn, draw_rows
 from knn_ue.adapting.scale import (
     LARGEST,
@@ -16,12 +16,14 @@ from knn_ue.adapting.scale import (
 )
 
 __all__ = [
+    "GATE",
     "LARGEST",
     "LARGEST_WEIGHT",
     "LEAST_WEIGHT",
     "MIN_ROWS",
     "Adaptation",
     "CheckedUnit",
+    "CheckedVerifier",
     "Drawn",
     "LabeledScores",
     "adapt_quickly",

@@ -59,13 +59,37 @@ class CheckedUnit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckedVerifier:
+    """What a verifier that learned from the labels does to the scores of `n` rows, each scored by what others taught.
+
+    It is applied where `gain`, twice the gain in log-likelihood over the scores as they are or the best scale, exceeds
+    1; then no scale is.
+    """
+
+    n: int
+    e_aurc_before: float
+    e_aurc_after: float
+    nll_before: float
+    nll_after: float
+    gain: float
+    applied: bool
+
+    def __str__(self) -> str:
+        return (
+            f"verifier: E-AURC x1000 {1000 * self.e_aurc_before:.0f} -> {1000 * self.e_aurc_after:.0f}, log-loss "
+            f"{self.nll_before:.3f} -> {self.nll_after:.3f} on {self.n} different labeled rows, cross-validated; "
+            + ("applied in place of a scale" if self.applied else "not applied")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Adaptation:
     """What a few labels of a domain lead to: a scale for each kind of score, and why it should or should not be used.
 
     `units` holds "rows" and, for a method that scores them, "entities" and "sentences". `familiarity` is the mean
     p-value of the labeled inputs among `n_reference` validation inputs, about one half where they are like the training
     data; both are None where that is not known.
-    `doubts` are sentences; an empty tuple means that nothing speaks against it.
+    `doubts` are sentences; an empty tuple means that nothing speaks against it. `verifier` is None where none learned.
     """
 
     units: Mapping[str, CheckedUnit]
@@ -74,6 +98,7 @@ class Adaptation:
     familiarity: Annotated[float, Interval(ge=0.0, le=1.0)] | None = None
     n_reference: Annotated[int, Interval(ge=1)] | None = None
     doubts: tuple[str, ...] = ()
+    verifier: CheckedVerifier | None = None
 
     @property
     def main(self) -> CheckedUnit:
@@ -82,7 +107,9 @@ class Adaptation:
 
     @property
     def log_scales(self) -> dict[str, float]:
-        """The log of the scale that is applied to each kind of score, 0 where the gate holds it back."""
+        """The log of the scale that is applied to each kind of score, 0 where the gate or a verifier holds it back."""
+        if self.verifier is not None and self.verifier.applied:
+            return dict.fromkeys(self.units, 0.0)
         return {name: unit.log_scale if unit.applied else 0.0 for name, unit in self.units.items()}
 
     @property
@@ -93,7 +120,9 @@ class Adaptation:
     @property
     def applied(self) -> bool:
         """Whether any score changes."""
-        return any(unit.applied for unit in self.units.values())
+        return (self.verifier is not None and self.verifier.applied) or any(
+            unit.applied for unit in self.units.values()
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain JSON, which `folder.from_plain` reads."""
@@ -102,6 +131,7 @@ class Adaptation:
 
     def __str__(self) -> str:
         lines = [_sentence(name, unit) for name, unit in self.units.items()]
+        lines += [str(self.verifier)] if self.verifier is not None else []
         return "\n".join([*lines, *(f"note: {doubt}" for doubt in self.doubts)])
 
 

@@ -16,7 +16,7 @@ from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
 from knn_ue.calibrators.softmax import SoftmaxResponse
 from knn_ue.calibrators.temperature import TemperatureScaling
 from knn_ue.calibrators.verdict import Verdict
-from knn_ue.calibrators.verified import Verified
+from knn_ue.calibrators.verified import Verified, VerifiedInDomain
 
 __all__ = [
     "Calibrator",
@@ -33,6 +33,7 @@ __all__ = [
     "TemperatureScaling",
     "Verdict",
     "Verified",
+    "VerifiedInDomain",
     "adapt_calibrator",
     "labeled_scores",
     "take_found",

@@ -26,6 +26,7 @@ from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
 from knn_ue.stores import FolderStore, NeighborStore, open_store
 from knn_ue.types import Neighbors, Outputs, Prediction
+from knn_ue.verifying import Reader
 from knn_ue.verifying.opened import Gain
 from knn_ue.weighting import Explanation
 
@@ -96,6 +97,8 @@ class Calibrator(Shown, ABC):
     judges_given: ClassVar[bool] = False
     """Whether it judges answers that somebody else gave, so that other labels may be likelier."""
 
+    reader: "str | Reader | None" = None
+    """What reads the inputs for a verifier beside it, if there is one."""
     n_neighbors: int = 0
     use_labels: bool = False
     """Whether the labels of neighbors count, not only their distances."""

@@ -66,6 +66,7 @@ class Verdict(Calibrator):
         reader: str
         params: LabelParams
 
+    reader: "str | Reader"
     verifier_: LabelVerifier
     texts_: PackedTexts
     """The labeled rows as people read them, for explanations."""

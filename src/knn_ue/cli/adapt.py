@@ -32,6 +32,13 @@ def adapt(
     force: Annotated[
         bool, typer.Option("--force", help="Apply the scale even if the checks advise against it.")
     ] = False,
+    verifier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With 50 labels and more: a small reader that learns from them, such as instant.",
+        ),
+    ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Remove the domain and its labels.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -75,6 +82,7 @@ def adapt(
             random_sample=not not_random,
             add=add,
             force=force,
+            verifier=verifier,
         ),
     )
     if as_json:

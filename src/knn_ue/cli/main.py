@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from knn_ue.cli.adapt import adapt, sample
+from knn_ue.cli.backup import backup
 from knn_ue.cli.demo import demo
 from knn_ue.cli.evaluate import evaluate
 from knn_ue.cli.explain import explain
@@ -110,7 +111,7 @@ def main(
 app.callback(help=help_of(main))(main)
 _PANELS = {
     "Start": (demo, train, fit),
-    "Use": (predict, explain, serve, evaluate),
+    "Use": (predict, explain, serve, evaluate, backup),
     "A new domain": (sample, adapt),
 }
 for panel, commands in _PANELS.items():

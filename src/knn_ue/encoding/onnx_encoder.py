@@ -4,7 +4,6 @@
 others to read.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -25,6 +24,7 @@ from knn_ue.encoding.piecewise import PiecewiseEncoder
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.folder.disk import link_or_copy
 from knn_ue.tasks import TASKS, Task
+from knn_ue.verifying.onnx_engine import open_session
 
 MODEL_FILE, TOKENIZER_FILE = EXPORTED
 
@@ -187,19 +187,6 @@ def _joined(parts: Sequence[FloatArray]) -> FloatArray:
     """Return the parts (rows, width) side by side, each row of each of length 1: none outweighs another."""
     lengths = [np.maximum(np.linalg.norm(part, axis=-1, keepdims=True), 1e-12) for part in parts]
     return np.concatenate([part / length for part, length in zip(parts, lengths, strict=True)], axis=-1)
-
-
-def open_session(model: bytes) -> Any:
-    """Open a model on the CPU with as many threads as `OMP_NUM_THREADS` says, else one per core; none spins idly."""
-    require("onnxruntime", extra="onnx", purpose="a model in ONNX Runtime")
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    options.intra_op_num_threads = int(threads) if threads.isdigit() else 0
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 class OnnxEncoder(PiecewiseEncoder):

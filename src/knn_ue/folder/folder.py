@@ -116,7 +116,7 @@ def _copy_as_it_is(folder: Path, copy: Path) -> None:
     while True:
         head = copy_database(folder, copy)
         try:
-            shutil.copytree(folder / head.fitted, copy / head.fitted)
+            shutil.copytree(folder / head.fitted, copy / head.fitted, symlinks=True)  # which are refused later
         except (OSError, shutil.Error):
             # A writer may have committed another fitted part and removed the files of this one.
             shutil.rmtree(copy / head.fitted, ignore_errors=True)

@@ -23,6 +23,7 @@ from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.tuning import Tolerance, Tuning, reindexed, tune_calibrator
 from knn_ue.types import Outputs, Progress
+from knn_ue.verifying import Reader
 
 
 class Adjustable(WithFitted, ABC):
@@ -48,6 +49,7 @@ class Adjustable(WithFitted, ABC):
         random_sample: bool = True,
         add: bool = False,
         force: bool = False,
+        verifier: "str | Reader | None" = None,
         **columns: Unpack[ColumnNames],
     ) -> Adaptation:
         """Recalibrate for a new domain with a few labeled rows of it (about 50); predictions do not change.
@@ -56,7 +58,8 @@ class Adjustable(WithFitted, ABC):
         the domain: corrections are not. They may carry a `sample_weight` (see `sample`). What is returned says what
         changes, cross-validated, and what speaks against it; a scale is not applied where that is serious, unless
         `force` is given. With `add` the labels join those the domain has. `forget_domain` undoes it. Name other
-        `columns` as in `fit`.
+        `columns` as in `fit`. With a `verifier` ("instant", or a reader), which is the default where `fit` had one, 50
+        and more labels also teach a small reader, which takes the place of a scale where that is better.
         """
         outputs, weights = self._labeled_rows(rows, sample_weight, Columns(**columns))
         self.fitted_, adaptation = adapt_fitted(
@@ -67,6 +70,7 @@ class Adjustable(WithFitted, ABC):
             random_sample=random_sample,
             add=add,
             force=force,
+            verifier=verifier,
         )
         return adaptation
 

@@ -21,8 +21,10 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.folder import ArrayRule, check_arrays, from_plain, to_plain
 from knn_ue.folder.schema import Arrays
 from knn_ue.pipeline.answers import AbstainBelow, answer_examples, check_abstain_below, with_suggestion
+from knn_ue.pipeline.domain_verifier import from_state, inputs_of, learn_domain, to_state, with_verifier
 from knn_ue.pipeline.fitted import Domain, Fitted
 from knn_ue.types import Outputs
+from knn_ue.verifying import Reader
 
 GENERAL = "general"
 DEFAULT = "default"
@@ -31,6 +33,7 @@ _SAME = 1e-4  # difference of log-probabilities of one input, read in two batche
 _COMPARED = 1000  # of the added rows
 _FEW_ALIKE = 5  # so many may be alike by chance
 _UNITS = {"rows", "entities", "sentences"}
+_LEARNED = "learned"  # where the state of its verifier is
 _ARRAYS = ("log_probs", "predicted", "labels", "weights", "groups")  # of LabeledScores
 
 
@@ -52,12 +55,14 @@ def adapt_fitted(
     random_sample: bool = True,
     add: bool = False,
     force: bool = False,
+    verifier: "str | Reader | None" = None,
     found: Found | None = None,
 ) -> tuple[Fitted, Adaptation]:
     """Return what a folder holds after adapting to a domain, and what it changes.
 
     With `add` the labels join those the domain has, else they replace them, if there are enough. Rows that are no
-    random sample are measured, but neither kept nor used unless `force` is given.
+    random sample are measured, but neither kept nor used unless `force` is given. `verifier` names the reader of one
+    that learns from the labels; where the folder has a verifier, its reader is the default.
     """
     check_domain_name(domain)
     scores: Mapping[str, LabeledScores] = labeled_scores(
@@ -68,12 +73,15 @@ def adapt_fitted(
     if fitted.familiarity is not None and fitted.familiarity.space_.measures(labeled):
         familiarity = fitted.familiarity.mean_p_value(labeled)
         n_reference = fitted.familiarity.n_reference(labeled)
+    reader = verifier or (None if fitted.calibrator.judges_given else fitted.calibrator.reader)
+    inputs = [] if reader is None else inputs_of(labeled)
     repeated: tuple[str, ...] = ()
     if add and before is not None and (random_sample or force):
         repeated = _repeated(domain, before.labeled["rows"], scores["rows"])
         familiarity = _joint_mean(before.adaptation, familiarity, scores["rows"].n_groups)
         scores = {unit: before.labeled[unit].joined(scores[unit]) for unit in scores}
         random_sample = random_sample and before.adaptation.random_sample
+        inputs = [] if before.learned is None else [*before.learned.inputs, *inputs]
     adaptation = adapt_units(
         scores, familiarity=familiarity, n_reference=n_reference, random_sample=random_sample, force=force
     )
@@ -84,7 +92,11 @@ def adapt_fitted(
         adaptation = replace(adaptation, doubts=(*_lost(domain, before.adaptation, adaptation), *adaptation.doubts))
         if adaptation.n_rows < min(MIN_ROWS, before.adaptation.n_rows):
             return fitted, adaptation
-    domains = {**fitted.domains, domain: Domain(adaptation=adaptation, labeled=scores)}
+    learned = None
+    if reader is not None and len(inputs) == len(scores["rows"]):
+        learned, checked = learn_domain(reader, inputs, scores["rows"], allowed=force or random_sample)
+        adaptation = with_verifier(adaptation, checked)
+    domains = {**fitted.domains, domain: Domain(adaptation=adaptation, labeled=scores, learned=learned)}
     return replace(fitted, domains=domains), adaptation
 
 
@@ -137,7 +149,8 @@ def calibrator_of(fitted: Fitted, domain: str | None, *, base: Calibrator | None
     found = fitted.domains.get(domain or DEFAULT)
     if found is None:
         raise _unknown(fitted, domain)
-    return calibrator.with_log_scales(found.adaptation.log_scales)
+    scaled = calibrator.with_log_scales(found.adaptation.log_scales)
+    return scaled if found.learned is None else found.learned.beside(scaled)
 
 
 def scale_of(fitted: Fitted, domain: str | None) -> str | None:
@@ -258,17 +271,25 @@ def domain_to_part(domain: Domain) -> tuple[dict[str, Any], Arrays]:
         for name in _ARRAYS
     }
     check_arrays(arrays, _rules_of(domain.adaptation, domain.labeled["rows"].log_probs.shape[1]))
-    return to_plain(domain.adaptation), arrays
+    state = to_plain(domain.adaptation)
+    if domain.learned is not None:
+        state[_LEARNED], more = to_state(domain.learned)
+        arrays |= more
+    return state, arrays
 
 
 def domain_from_part(name: str, state: Mapping[str, Any], arrays: Arrays, n_classes: int) -> Domain:
     """Read what `domain_to_part` returned; ValueError where it is something else."""
     check_domain_name(name)
-    adaptation = from_plain(Adaptation, state)
+    adaptation = from_plain(Adaptation, {name: value for name, value in state.items() if name != _LEARNED})
     if "rows" not in adaptation.units or not adaptation.units.keys() <= _UNITS:
         raise ValueError(f"the domain {name} lacks rows, or has units that are unknown")
     check_arrays(arrays, _rules_of(adaptation, n_classes))
+    learned = None
+    if _LEARNED in state:
+        learned = from_state(state[_LEARNED], arrays, n_rows=len(arrays["rows.labels"]), n_classes=n_classes)
     return Domain(
+        learned=learned,
         adaptation=adaptation,
         labeled={
             unit: LabeledScores(

@@ -16,6 +16,7 @@ from knn_ue.encoding.contract import Encoder
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.familiarity import ROWS, Familiarity
 from knn_ue.methods import METHODS
+from knn_ue.pipeline.domain_verifier import DomainVerifier
 from knn_ue.shown import Shown
 from knn_ue.stores import NeighborStore, RemoteStore, add_to_all, folder_of
 from knn_ue.types import Neighbors, Outputs
@@ -40,10 +41,14 @@ class DriftQuantiles:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Domain:
-    """A domain beside the general one: what its labels lead to, and the labeled scores, to which more may be added."""
+    """A domain beside the general one: what its labels lead to, and the labeled scores, to which more may be added.
+
+    `learned` is the verifier of the domain, None where there is no reader.
+    """
 
     adaptation: Adaptation
     labeled: Mapping[str, LabeledScores]
+    learned: DomainVerifier | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

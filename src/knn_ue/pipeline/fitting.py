@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from knn_ue.pipeline.fitted import Fitted, drift_quantiles
 from knn_ue.pipeline.rows import (
     Rows,
     check_leakage,
+    check_not_stored,
     check_vectors,
     count_stored,
     labeled_examples,
@@ -311,6 +313,15 @@ def refit(fitted: Fitted, calibrator: Calibrator) -> Fitted:
         fitted.method, calibrator, fitted.validation, fitted.held_out, fitted.decisions, copies=fitted.copies
     )
     return replace(again, domains=fitted.domains, familiarity=fitted.familiarity)
+
+
+def refit_grown(fitted: Fitted) -> Fitted:
+    """Do the same with the examples that are stored by now; a promise cannot be made on rows that are among them."""
+    calibrator = copy(fitted.calibrator)
+    if fitted.decisions:
+        held_out = fitted.validation.take(fitted.held_out)
+        check_not_stored(calibrator, held_out)
+    return refit(fitted, calibrator)
 
 
 def _checked(encoder: Encoder, rows: Rows | Outputs, columns: Columns | None, *, name: str) -> list[Example] | Outputs:

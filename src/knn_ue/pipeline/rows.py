@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.arrays import check_not_empty
-from knn_ue.calibrators import Found
+from knn_ue.calibrators import Calibrator, Found
 from knn_ue.data import Columns, read_rows
 from knn_ue.data.datasets import is_dataset
 from knn_ue.data.frames import is_frame
@@ -190,6 +190,32 @@ def check_vectors(found: Found, validation: Outputs) -> None:
     same = int((nearest == 0).sum())
     if same:
         _refuse(same, len(validation), "their vectors lie at distance 0 from stored ones")
+
+
+def check_not_stored(calibrator: Calibrator, held_out: Outputs) -> None:
+    """Raise where held-out rows, or all words of such a sentence, are stored: they would find themselves.
+
+    The vector of a text may differ in its last digits from the stored one, so their texts are compared too.
+    """
+    if not any(map(len, calibrator.stores.values())):
+        return
+    *_, (name, store) = calibrator.stores.items()
+    neighbors = calibrator.search(held_out)[name]
+    same = neighbors.distances[:, 0] == 0
+    if held_out.texts is not None:
+        texts = zip(store.texts_of(neighbors.ids[:, 0]), held_out.texts, strict=True)
+        same |= np.array([theirs == own for theirs, own in texts], dtype=bool)
+    rows = np.arange(len(same)) if held_out.groups is None else np.unique(held_out.groups, return_inverse=True)[1]
+    stored = np.ones(int(rows.max()) + 1, dtype=bool)
+    np.logical_and.at(stored, rows, same)
+    if not stored.any():
+        return
+    ids = np.unique(neighbors.ids[stored[rows] & same, 0]).tolist()
+    shown = ", ".join(map(str, ids[:_SHOWN_NAMES])) + (", ..." if len(ids) > _SHOWN_NAMES else "")
+    raise InvalidInputError(
+        f"{int(stored.sum())} of the {len(stored)} validation rows held out for the promise are stored examples, so a "
+        f"refit would promise too much: remove these examples (ids {shown}), or fit again with other validation rows"
+    )
 
 
 def warn_if_weak(validation: Outputs) -> None:

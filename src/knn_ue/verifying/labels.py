@@ -93,7 +93,7 @@ class LabelVerifier:
 
     def distribution(self, views: RawViews) -> FloatArray:
         """Return P(class | x), (n, classes), without knowing the given answer."""
-        return self._distribution(inner_views(self.views, views))
+        return self.distribution_of(inner_views(self.views, views))
 
     def posterior(self, views: RawViews, answers: IntArray) -> FloatArray:
         """Return P(class | x, given answer), (n, classes): its best class is the correction, if it is another one."""
@@ -101,7 +101,7 @@ class LabelVerifier:
 
     def posterior_of(self, inner: Inner, answers: IntArray) -> FloatArray:
         """Return the `posterior` where the inner products with the labeled rows are known."""
-        probs = self._distribution(inner)
+        probs = self.distribution_of(inner)
         return record.posterior(probs, self._checked(answers, len(probs)), self._confusion())
 
     def verdict(self, views: RawViews, answers: IntArray, own_score: FloatArray | None = None) -> FloatArray:
@@ -164,7 +164,8 @@ class LabelVerifier:
         kept: dict[str, Any] = {name: arrays[name] for name in _ARRAYS} | {"own": arrays.get("own")}
         return cls(params=read, views=views, weights=weights, **kept)
 
-    def _distribution(self, inner: Inner) -> FloatArray:
+    def distribution_of(self, inner: Inner) -> FloatArray:
+        """Return the `distribution` where the inner products with the labeled rows are known."""
         prior = classes.class_prior(self.gold, self.params.n_classes)
         by_ridge = [classes.ridge_probs(values @ self.weights[name], prior) for name, (values, _) in inner.items()]
         by_neighbors = [
@@ -179,7 +180,7 @@ class LabelVerifier:
     def _terms(
         self, inner: Inner, answers: IntArray, own_score: FloatArray | None
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        probs = self._distribution(inner)
+        probs = self.distribution_of(inner)
         numbers = self._checked(answers, len(probs))
         verifier = self.params.slope * log_odds(record.agreement(probs, numbers, self._confusion()))
         own: FloatArray = np.zeros(len(probs))

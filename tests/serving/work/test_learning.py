@@ -4,7 +4,9 @@ import json
 import shutil
 import sqlite3
 import threading
+import warnings
 
+import numpy as np
 import pytest
 
 from cli_files import run, write_rows
@@ -133,6 +135,26 @@ def test_refit_uses_what_was_learned(folder, client_of):
     assert after.calibrator_.params_ == expected.params_ != before.calibrator_.params_
     answer = client.post("/predict", json={"inputs": "a film", "top": 1}).json()["answers"][0]
     assert answer["score"] == pytest.approx(after("a film")[0].score, abs=1e-4)
+
+
+def test_a_promise_is_not_made_again_on_validation_texts_that_were_stored(tmp_path, folders, client_of):
+    pipe = UncertaintyPipeline.load(folders(TEXT, "knn-ue"), device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pipe.fit(ROWS[TEXT](60), ROWS[TEXT](40, start=100), n_neighbors=8, target_risk=0.9, delta=0.3)
+    pipe.save(tmp_path / "ue")
+    client, promised = client_of(tmp_path / "ue"), pipe.threshold_
+    (held_out,) = np.flatnonzero(pipe.fitted_.held_out)[:1]
+    (ids,) = add(client, {"text": pipe.validation_.texts[held_out], "label": "pos"})["ids"]
+
+    refused = client.post("/refit")
+
+    assert refused.status_code == 422
+    assert "1 of the 20 validation rows held out for the promise are stored examples" in refused.json()["error"]
+    assert f"remove these examples (ids {ids[0]})" in refused.json()["error"]
+    assert UncertaintyPipeline.load(tmp_path / "ue", device="cpu").threshold_ == promised
+    client.delete(f"/examples/{ids[0]}")
+    assert client.post("/refit").status_code == 200
 
 
 @pytest.mark.slow

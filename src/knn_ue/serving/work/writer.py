@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -16,7 +15,7 @@ from knn_ue.folder import Transaction, as_written
 from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.domains import adapt_fitted, forget_domain
 from knn_ue.pipeline.fitted import add_rows, store_of
-from knn_ue.pipeline.fitting import refit
+from knn_ue.pipeline.fitting import refit_grown
 from knn_ue.serving.logs import log
 from knn_ue.serving.problems import ProblemError, busy
 from knn_ue.serving.work.curve import adapted_facts
@@ -256,7 +255,7 @@ def _removed(example: int, fitted: Fitted, _: Transaction) -> tuple[Fitted, Said
 
 def _refitted(fitted: Fitted, change: Transaction) -> tuple[Fitted, Said]:
     _check_has_stores(fitted, "there is nothing to refit")
-    changed = refit(fitted, copy(fitted.calibrator))
+    changed = refit_grown(fitted)
     assert change.head is not None
     generation = replace(change.head, change=change.number).generation
     return changed, threshold_said(True, generation, changed, "fitted again on the validation rows")
