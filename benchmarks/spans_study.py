@@ -23,7 +23,7 @@ from knn_ue import metrics
 from knn_ue.entities import Spans
 from knn_ue.marked import read_marked
 from knn_ue.verifying import open_reader
-from knn_ue.verifying.span_rivals import CONSTANT, DIRECT, fit_span_rivals
+from knn_ue.verifying.span_rivals import fit_span_rivals
 from knn_ue.verifying.spans import judge_spans, learn_tags, right_spans
 
 REVISION = 1
