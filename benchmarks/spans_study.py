@@ -5,8 +5,8 @@
 `--data` holds `conllpp_test.txt` (CoNLL++, the repository ZihanWangKi/CrossWeigh, `data/`) and the four `*.csv` of
 `benchmarks/` of the repository predibase/json-mode-benchmark: an answer per sentence, of a language model that was
 prompted or fine-tuned, with and without a JSON schema. They are for measurement only. Each draw takes m sentences as
-labeled and scores the spans of all others. A cell (reader, extractor, m) is one JSON file with all draws; cells that are
-there are not measured again. Strings that are not in their sentence are wrong without a verifier, and left out.
+labeled and scores the spans of all others. A cell (reader, m, draw) is one JSON file; cells that are there are not
+measured again. Strings that are not in their sentence are wrong without a verifier, and left out.
 """
 
 import argparse
