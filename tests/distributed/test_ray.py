@@ -68,6 +68,14 @@ def bytes_of(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name.startswith("part-")}
 
 
+def worker_at(work):
+    """Return a process that does this work, once there is one."""
+    end = time.monotonic() + 60
+    while not (found := processes_with(f"ray::{work}")):
+        assert time.monotonic() < end, "no worker works"
+    return found[:1]
+
+
 def kill(pids):
     assert pids
     for pid in pids:
@@ -115,7 +123,7 @@ def test_the_bytes_are_the_same_where_a_worker_and_then_a_node_are_killed(ue, ro
 
     def progress(_name, n_done, _all):
         if not killed:
-            kill(processes_with("ray::_answer")[:1])
+            kill(worker_at("_answer"))
             killed.append("worker")
         elif killed == ["worker"] and n_done > N_ROWS // 6:
             kill(processes_with(str(folder)))
@@ -223,7 +231,7 @@ def test_a_store_is_built_whole_and_once_although_a_worker_is_killed(tiny_model,
 
     def progress(name, _done, _all):
         if name == "stored" and not killed:
-            killed.extend(processes_with("ray::_store")[:1])
+            killed.extend(worker_at("_store"))
             kill(killed)
 
     store = build_store(

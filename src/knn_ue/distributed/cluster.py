@@ -90,15 +90,22 @@ def run_parts(
     busy: dict[Any, int] = {}
     waiting = iter(parts)
     upcoming = next(waiting, None)
+
+    def give() -> None:
+        nonlocal upcoming
+        while upcoming and len(busy) < n_workers:
+            number, part = upcoming
+            busy[run.remote(part, *common)] = number
+            upcoming = next(waiting, None)
+
     try:
         ray.get(ray.remote(num_cpus=1)(lambda: None).remote(), timeout=_START_SECONDS)
-        while upcoming or busy:
-            while upcoming and len(busy) < n_workers:
-                number, part = upcoming
-                busy[run.remote(part, *common)] = number
-                upcoming = next(waiting, None)
+        give()
+        while busy:
             (found,), _ = ray.wait(list(busy))
-            yield busy.pop(found), ray.get(found)
+            number = busy.pop(found)
+            give()
+            yield number, ray.get(found)
     except GetTimeoutError:
         raise WorkerLostError(
             f"no worker started within {_START_SECONDS:g} s: check that the cluster has free CPUs and that knn-ue is "

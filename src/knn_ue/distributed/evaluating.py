@@ -60,5 +60,5 @@ class ClusterEncoder:
         return join_outputs(*(done[number] for number in sorted(done)))
 
 
-def _encode(examples: list[Example], ue: Path, device: str, with_labels: bool) -> Outputs:
-    return loaded(ue, device).encoder.encode(examples, with_labels=with_labels)
+def _encode(examples: list[Example], ue: Path, generation: str, device: str, with_labels: bool) -> Outputs:
+    return loaded(ue, generation, device).encoder.encode(examples, with_labels=with_labels)
