@@ -4,7 +4,7 @@ import json
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +16,7 @@ from knn_ue.cli.options import (
     Overwrite,
     check_ue_folder,
     known_task,
+    one_of,
     takes_columns,
 )
 from knn_ue.cli.terminal import cut_note, loading, progress_bars, say
@@ -23,6 +24,8 @@ from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import recommended_method
 
 _RANKS_ONLY = 100  # labeled answers; with fewer, scores rank but are not calibrated better than a constant
+
+SetChoice = Literal["lac", "aps", "raps", "class"]
 
 if TYPE_CHECKING:
     from knn_ue.data.columns import ColumnNames
@@ -107,6 +110,18 @@ def fit(
             metavar="D", help="Allowed failure probability of the promised precision.", rich_help_panel="Decisions"
         ),
     ] = 0.1,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            metavar="C",
+            help="Give each answer the set of labels that holds the right one in a share of C of the rows.",
+            rich_help_panel="Decisions",
+        ),
+    ] = None,
+    set_method: Annotated[
+        SetChoice,
+        typer.Option(help="How the sets of --coverage are formed; class: for each label.", rich_help_panel="Decisions"),
+    ] = "lac",
     decision: Annotated[
         list[str] | None,
         typer.Option(
@@ -169,6 +184,15 @@ def fit(
         ),
     ] = False,
     device: Device = "auto",
+    backend: Annotated[
+        str,
+        typer.Option(
+            metavar="B",
+            callback=one_of(("auto", "onnx", "torch")),
+            help="What answers: auto (ONNX Runtime where its answers are the same), onnx or torch.",
+            rich_help_panel="Method",
+        ),
+    ] = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     *,
@@ -203,6 +227,8 @@ def fit(
                 target_precision=target_precision,
                 target_risk=target_risk,
                 delta=delta,
+                coverage=coverage,
+                set_method=set_method,
                 decisions=decisions,
                 false_alarm_rate=false_alarm_rate,
                 **columns,
@@ -232,11 +258,14 @@ def fit(
             target_precision=target_precision,
             target_risk=target_risk,
             delta=delta,
+            coverage=coverage,
+            set_method=set_method,
             decisions=decisions,
             false_alarm_rate=false_alarm_rate,
             robust=robust,
             verifier=None if verifier == "none" else verifier,
             allow_leakage=allow_leakage,
+            backend=backend,
             progress=progress,
             **columns,
         )
@@ -258,6 +287,8 @@ def fit(
     cut = cut_note(pipe.encoder)
     n_fitted = int((~fitted.held_out).sum())  # the others are held out for the decisions
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
+    if pipe.encoder.backend:
+        say(f"answers: {pipe.encoder.backend}, equal to PyTorch's on validation rows")
     if index == "auto" and tuned:
         indexes = {str(found.options) for found in tuned}
         say(f"index: {', '.join(indexes)} (knn-ue index tune --thorough compares others)")
