@@ -17,6 +17,7 @@ from knn_ue.calibrators.softmax import SoftmaxResponse
 from knn_ue.calibrators.temperature import TemperatureScaling
 from knn_ue.calibrators.verdict import Verdict
 from knn_ue.calibrators.verified import Verified, VerifiedInDomain
+from knn_ue.calibrators.verified_entities import VerifiedEntities
 
 __all__ = [
     "Calibrator",
@@ -33,6 +34,7 @@ __all__ = [
     "TemperatureScaling",
     "Verdict",
     "Verified",
+    "VerifiedEntities",
     "VerifiedInDomain",
     "adapt_calibrator",
     "labeled_scores",
