@@ -49,6 +49,42 @@ def test_two_writers_killed_sixty_times_lose_nothing(tmp_path):
     assert n_acknowledged(kill(tmp_path, 60, seed=1), 120) > 30  # make torture kills thousands
 
 
+FORKS = """
+import os, signal, sys, threading, time
+import numpy as np
+from knn_ue.stores import Datastore
+store, stop = Datastore.load(sys.argv[1]), []
+def add():
+    while not stop:
+        store.add(np.ones((1, 4)), [1], texts=["parent"])
+threads = [threading.Thread(target=add) for _ in range(2)]
+[thread.start() for thread in threads]
+children = []
+for number in range(10):
+    time.sleep(0.01)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        store.add(np.ones((1, 4)), [2], texts=["child"])
+        os._exit(0)
+    children.append(child)
+codes = [os.waitpid(child, 0)[1] for child in children]
+stop.append(1)
+[thread.join() for thread in threads]
+print(codes)
+"""
+
+
+def test_children_forked_amid_changes_write_with_the_store_that_they_inherited(saved):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, str(saved)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert done.stdout.strip() == str([0] * 10), done.stderr[-2000:]
+    store = Datastore.load(saved)
+    assert store.texts_of(store.ids).count("child") == 10
+
+
 def test_what_another_writer_is_about_to_name_is_not_removed(saved):
     (saved / "fitted-0123456789abcdef").mkdir()
 

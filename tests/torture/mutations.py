@@ -41,7 +41,8 @@ def forge(folder: Path, rng: random.Random) -> str:
     """Write hostile values and make every size and checksum fit again; return what was done."""
     done = []
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        path = rng.choice(_files(folder))
+        # A forged index may end the process, like any model file (SECURITY).
+        path = rng.choice([path for path in _files(folder) if path.suffix != ".faiss"])
         name = path.relative_to(folder)
         if path.suffix == ".json" and rng.random() < 0.9:
             done.append(f"{name} {_forge_json(path, rng)}")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue import UncertaintyPipeline
-from knn_ue.methods import METHODS, load_calibrator, make_calibrator
+from knn_ue.methods import load_calibrator, make_calibrator
 from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.domains import adapt_fitted
 from knn_ue.pipeline.fitted import add_rows
@@ -107,6 +107,10 @@ def make_ue(path: Path, task: str, method: str) -> None:
     rows = ROWS[task]
     pipe.fit(rows(60), rows(40, start=100), method=method, n_neighbors=N_NEIGHBORS, target_risk=0.9, delta=0.3)
     pipe.save(path)
+    _change_later(path)
+
+
+def _change_later(path: Path) -> None:
     opened = OpenedFolder.open(path)
     if stores := opened.fitted.calibrator.stores:
         ids = add_rows(opened.fitted.calibrator, opened.fitted.validation.take(np.arange(3)))
@@ -119,6 +123,19 @@ def make_ue(path: Path, task: str, method: str) -> None:
     opened.edit(change)
 
 
+def make_answers(path: Path) -> None:
+    """Write a UE folder of a model that cannot be opened: answers, some of them wrong."""
+    rows = [{**row, "answer": row["label"] if n % 4 else "pos"} for n, row in enumerate(ROWS[TEXT](80))]
+    UncertaintyPipeline.from_answers(reader="instant").fit(rows).save(path)
+
+
+def use_answers(path: Path) -> Any:
+    """Judge answers."""
+    pipe = UncertaintyPipeline.load(path, device="cpu")
+    rows = [{"text": row["text"], "answer": "pos"} for row in ROWS[TEXT](3, start=500)]
+    return checked([answer.to_dict() for answer in pipe(rows)])
+
+
 def use_ue(path: Path) -> Any:
     """Ask a pipeline, and let it explain itself."""
     pipe = UncertaintyPipeline.load(path, device="cpu")
@@ -129,7 +146,7 @@ def use_ue(path: Path) -> Any:
     return checked([*answers, str(pipe.threshold_), None if pipe.drift_ is None else pipe.drift_.distance.tolist()])
 
 
-def make_trained(path: Path, method: str) -> None:
+def make_trained(path: Path) -> None:
     """Write a model folder as `knn-ue train` does."""
     from knn_ue.training.finetune import finetune
     from knn_ue.training.options import TrainingOptions
@@ -138,7 +155,7 @@ def make_trained(path: Path, method: str) -> None:
     rows = ROWS[TEXT]
     finetune(
         rows(32), rows(16, start=100), task=TEXT, encoder=encoder, out=path, device="cpu",
-        method=METHODS[method].training(), options=TrainingOptions(epochs=1, batch_size=16),
+        options=TrainingOptions(epochs=1, batch_size=16),
     )  # fmt: skip
 
 
@@ -166,7 +183,7 @@ def _victims() -> dict[str, Victim]:
         f"store-{name}": Victim(make=lambda path, options=options: make_store(path, options), use=use_store, share=6.0)
         for name, options in _INDEXES.items()
     }
-    for name in ("softmax", "temperature", "mahalanobis", "density-softmax", "dac", "knn-ue", "knn-ue-no-label"):
+    for name in ("softmax", "temperature", "mahalanobis", "dac", "knn-ue", "knn-ue-no-label"):
         found[f"calibrator-{name}"] = Victim(
             make=lambda path, name=name: make_one_calibrator(path, name), use=use_calibrator, share=4.0
         )
@@ -175,11 +192,9 @@ def _victims() -> dict[str, Victim]:
         "ue-pair": _ue(PAIR, "knn-ue"),
         "ue-words": _ue(WORDS, "knn-ue"),
         "ue-entity": _ue(WORDS, "knn-ue-entity"),
+        "ue-answers": Victim(make=make_answers, use=use_answers, share=2.0),
     }
-    for name in ("softmax", "sngp"):
-        found[f"model-{name}"] = Victim(
-            make=lambda path, name=name: make_trained(path, name), use=use_trained, sealed=False
-        )
+    found["model"] = Victim(make=make_trained, use=use_trained, sealed=False)
     for name, task in _DATA.items():
         found[f"data-{name}"] = Victim(
             make=lambda path, name=name, task=task: make_file(path, f"rows.{name}", task),

@@ -37,21 +37,24 @@ _NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_UNLOCK", 
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_MISMATCH")
 
 
-class _Connections:
-    """Which threads are using SQLite: it must not be carried across a fork, so a fork waits until the others are done.
+class _NoFork:
+    """A block during which no other thread forks: neither SQLite nor a lock of ours must be carried across a fork.
 
-    A writer that waits for its turn keeps nobody else from reading.
+    A fork waits until all such blocks have ended, and those that come later wait for the fork. A writer that waits for
+    its turn keeps nobody else from reading.
     """
 
     def __init__(self) -> None:
         self._changed = Condition()
         self._threads: Counter[int] = Counter()
+        self._n_forks = 0
         os.register_at_fork(
-            before=self._before_fork, after_in_parent=self._changed.release, after_in_child=self._changed.release
+            before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_in_child
         )
 
     def __enter__(self) -> None:
         with self._changed:
+            self._changed.wait_for(lambda: not self._n_forks or get_ident() in self._threads)
             self._threads[get_ident()] += 1
 
     def __exit__(self, *_: object) -> None:
@@ -61,17 +64,27 @@ class _Connections:
 
     def _before_fork(self) -> None:
         self._changed.acquire()
+        self._n_forks += 1
         self._changed.wait_for(lambda: not self._threads.keys() - {get_ident()})
 
+    def _after_fork(self) -> None:
+        self._n_forks -= 1
+        self._changed.notify_all()
+        self._changed.release()
 
-_connections = _Connections()
+    def _after_in_child(self) -> None:
+        self._n_forks = 1  # threads that fork elsewhere stayed behind
+        self._after_fork()
+
+
+no_fork = _NoFork()
 
 
 @contextmanager
 def connected(folder: Path, wait: float, *, create: bool = False) -> Iterator[sqlite3.Connection]:
     """Give a connection that waits `wait` seconds for others at most; close it, and report errors in one sentence."""
     path = folder / DATABASE
-    with _connections, _database_errors(path, wait):
+    with no_fork, _database_errors(path, wait):
         with storage_errors(f"{path} cannot be used", "check its permissions"):
             _check_files(path, create=create)
         mode = "rwc" if create else "rw"

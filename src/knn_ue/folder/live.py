@@ -23,6 +23,7 @@ from knn_ue.folder.changes import (
     remove_unnamed,
     transaction,
 )
+from knn_ue.folder.database import no_fork
 from knn_ue.folder.part import Added, Part
 from knn_ue.folder.schema import Arrays, Plain, as_written
 from knn_ue.folder.tensors import PackedTexts, arrays_from_bytes, arrays_to_bytes
@@ -67,7 +68,7 @@ class Live:
 
     def join(self, name: str, store: Follower) -> None:
         """Tell the store of the part `name` what happened until now, and whatever happens from now on."""
-        with self._lock:
+        with no_fork, self._lock:
             for added, removed in self._history:
                 store.follow(self._own(name, added), removed)
             self._followers[name] = store
@@ -95,7 +96,7 @@ class Live:
 
         `StaleFolderError` where the folder holds something else that was fitted.
         """
-        with self._lock:
+        with no_fork, self._lock:
             head = head_of(self.path)
             return head != self.seen and self._take(
                 read_changes(self.path, self.seen.change, self._last_id, self._n_columns)
@@ -107,7 +108,7 @@ class Live:
 
         Stores are told after the commit.
         """
-        with self._lock:
+        with no_fork, self._lock:
             if self._change is not None:
                 yield self._change
                 return

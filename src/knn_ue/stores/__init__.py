@@ -14,10 +14,10 @@ from knn_ue.stores.contract import (
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.milvus import MilvusStore
 from knn_ue.stores.options import IndexOptions, index_options, is_small
-from knn_ue.stores.pruning import balanced_rows
 from knn_ue.stores.registry import (
     STORES,
     StoreKind,
+    balanced_rows,
     build_store,
     check_address,
     compact_folder,

@@ -19,9 +19,10 @@ from knn_ue.arrays import (
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import check_replaceable, created_folder, storage_errors
 from knn_ue.folder.tensors import PackedTexts, StagedRows
+from knn_ue.stores.contract import StoredRows
 from knn_ue.stores.faiss_index import check_keeps_vectors
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
-from knn_ue.stores.segment import IndexedRows, Segment, build_index, check_index
+from knn_ue.stores.segment import IndexedRows, check_index
 from knn_ue.types import Progress
 
 Chunk = tuple[Any, Any] | tuple[Any, Any, Any]
@@ -63,22 +64,18 @@ def joined_chunks(
             vectors[start : start + _ROWS] = normalization(vectors[start : start + _ROWS])
         check_range(vectors, all_of_them=True)
         options = index_options(index, *vectors.shape)
-        built = build_index(
-            vectors,
+        rows = StoredRows(
+            ids=np.arange(len(vectors)), vectors=vectors, labels=np.concatenate(staged.labels), texts=staged.texts()
+        )
+        yield IndexedRows.build(
+            rows,
             options,
+            normalization,
             keep_vectors=keep_vectors,
             train_rows=train_rows,
             seed=seed,
             progress=lambda done: report("index", done, len(vectors)),
         )
-        segment = Segment.of(
-            vectors if keep_vectors else None,
-            np.arange(len(vectors)),
-            np.concatenate(staged.labels),
-            staged.texts(),
-            built,
-        )
-        yield IndexedRows(segment=segment, options=options, normalization=normalization, next_id=len(vectors))
 
 
 class _Staged:

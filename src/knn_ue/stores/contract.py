@@ -7,9 +7,11 @@ from typing import Any, Protocol, Self, runtime_checkable
 from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import Live, Part
+from knn_ue.folder.tensors import PackedTexts
 from knn_ue.stores.options import IndexOptions, Normalization
 from knn_ue.types import Neighbors
 
+Texts = Sequence[str | None] | PackedTexts
 MEMORY = "memory"  # where a store is that has no folder and no address
 
 
@@ -20,7 +22,7 @@ class StoredRows:
     ids: IntArray
     vectors: FloatArray
     labels: IntArray
-    texts: Sequence[str | None]
+    texts: Texts
 
 
 @runtime_checkable
@@ -132,6 +134,20 @@ class TunableStore(NeighborStore, Protocol):
 
 
 @runtime_checkable
+class ListedStore(NeighborStore, Protocol):
+    """A store whose rows can be listed: what it takes to move them elsewhere."""
+
+    def rows(self) -> Iterator[StoredRows]:
+        """Yield all rows by rising id, in chunks."""
+        ...
+
+    @property
+    def normalization(self) -> Normalization:
+        """What happens to features before they are compared."""
+        ...
+
+
+@runtime_checkable
 class RemoteStore(NeighborStore, Protocol):
     """A store on a server that other processes share; calls raise `StoreUnreachableError` where it is gone."""
 
@@ -145,15 +161,6 @@ class RemoteStore(NeighborStore, Protocol):
 
     def facts(self) -> dict[str, Any]:
         """Return what a person may want to know: the index, the consistency, who sees a change and when."""
-        ...
-
-    def rows(self) -> Iterator[StoredRows]:
-        """Yield all rows by rising id, in chunks: what it takes to move them elsewhere."""
-        ...
-
-    @property
-    def normalization(self) -> Normalization:
-        """What happens to features before they are compared."""
         ...
 
 

@@ -1,6 +1,6 @@
 """Datastore: the training examples' features and labels, searchable, growing, and safe on disk."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,10 +32,10 @@ from knn_ue.folder import (
 from knn_ue.folder.tensors import PackedTexts, valid_unicode
 from knn_ue.shown import Shown
 from knn_ue.stores.chunks import Chunk, joined_chunks
-from knn_ue.stores.contract import MEMORY
+from knn_ue.stores.contract import MEMORY, StoredRows
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
-from knn_ue.stores.segment import MAX_ID, IndexedRows, Segment, build_index, merged, rebuild_index
+from knn_ue.stores.segment import MAX_ID, IndexedRows, Segment, merged, rebuild_index
 from knn_ue.types import Neighbors, Progress
 
 
@@ -114,20 +114,15 @@ class Datastore(Shown):
         normalization = Normalization.learn(matrix, normalize)
         vectors = normalization(matrix)
         check_range(vectors, all_of_them=True)
-        options = index_options(index, *vectors.shape)
-        segment = Segment.of(
-            vectors if keep_vectors else None,
-            np.arange(len(vectors)),
-            label_vector(labels, "labels", length=len(vectors)),
-            [None] * len(vectors) if texts is None else texts,
-            build_index(
-                vectors,
-                options,
-                keep_vectors=keep_vectors,
-                progress=None if progress is None else lambda done: progress("index", done, len(vectors)),
-            ),
+        rows = StoredRows(
+            ids=np.arange(len(vectors)),
+            vectors=vectors,
+            labels=label_vector(labels, "labels", length=len(vectors)),
+            texts=[None] * len(vectors) if texts is None else texts,
         )
-        return cls(IndexedRows(segment=segment, options=options, normalization=normalization, next_id=len(vectors)))
+        report = None if progress is None else lambda done: progress("index", done, len(vectors))
+        options = index_options(index, *vectors.shape)
+        return cls(IndexedRows.build(rows, options, normalization, keep_vectors=keep_vectors, progress=report))
 
     @classmethod
     def build_from_chunks(
@@ -390,13 +385,14 @@ class Datastore(Shown):
 
     def reindexed(self, index: str | IndexOptions) -> "Datastore":
         """Return a store of the same examples and ids with another index and without a folder."""
+        (rows,) = self.rows()
+        base = IndexedRows.build(rows, index_options(index, *rows.vectors.shape), self._normalization)
+        return Datastore(replace(base, next_id=self._rows.next_id))
+
+    def rows(self) -> Iterator[StoredRows]:
+        """Yield all rows at once, by rising id."""
         segment = self._settled()
-        vectors = segment.require_vectors()
-        options = index_options(index, *vectors.shape)
-        rebuilt = replace(segment, index=build_index(vectors, options))
-        return Datastore(
-            IndexedRows(segment=rebuilt, options=options, normalization=self._normalization, next_id=self._rows.next_id)
-        )
+        yield StoredRows(ids=segment.ids, vectors=segment.require_vectors(), labels=segment.labels, texts=segment.texts)
 
     def facts(self) -> dict[str, object]:
         """Return a summary, by name."""

@@ -1,7 +1,13 @@
-"""faiss behind one class; its squared distances end here."""
+"""faiss behind one class, in memory and in a file; its squared distances end here.
 
+A file is read after its hash was verified, so no accident is in it. An enemy can recompute hashes, and a file of theirs
+may end or hang the process, like any model file. It may not name another file, and rows that it names must exist.
+"""
+
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +16,29 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.stores.exact import direct_distances, sorted_by_distance
-from knn_ue.stores.faiss_file import check_writable, faiss_reason, parts_of, read_faiss, write_faiss
-from knn_ue.stores.options import IndexOptions, check_fits
+from knn_ue.stores.options import IndexOptions
 
 _GROWTH = 4
 _ADD_ROWS = 1 << 16
 _SEARCH_VALUES = 1 << 22
 _EXTRA = 8
+_SAVED = {
+    "IndexPreTransform",
+    "IndexFlat",
+    "IndexFlatL2",
+    "IndexPQ",
+    "IndexPQFastScan",
+    "IndexScalarQuantizer",
+    "IndexIVFFlat",
+    "IndexIVFPQ",
+    "IndexIVFPQFastScan",
+    "IndexIVFScalarQuantizer",
+    "IndexHNSWFlat",
+    "IndexHNSWPQ",
+    "IndexHNSWSQ",
+}
+# Where a pre-transform holds its index, an IVF its coarse quantizer, an HNSW its vectors.
+_INSIDE = ("index", "quantizer", "storage")
 
 
 def build_faiss(
@@ -33,7 +55,6 @@ def build_faiss(
         check_keeps_vectors(options)
     sample = _sample(vectors, train_rows, seed)
     way_out = "store more examples" if sample is vectors else "raise train_rows"
-    check_fits(options.factory, len(sample), vectors.shape[1], way_out=way_out)
     inner = _untrained(options, vectors.shape[1])
     with _build_errors(options, len(sample), way_out="change its numbers"):
         quantizers = _prepare_training(inner)
@@ -53,15 +74,27 @@ def build_faiss(
 
 def check_faiss(options: IndexOptions, n_columns: int) -> None:
     """Raise where a faiss index over `n_columns` could not be built or saved whatever its rows."""
-    check_fits(options.factory, None, n_columns)
     inner = _untrained(options, n_columns)
-    check_writable(inner)
+    _check_writable(inner)
     _apply_settings(inner, options)
 
 
 def read_index(path: Path, shape: tuple[int, ...], vectors: FloatArray | None, options: IndexOptions) -> "FaissIndex":
-    """Read a faiss file whose checksum was verified, refusing one that is not over `shape` (rows, columns)."""
-    return FaissIndex(read_faiss(path, shape), vectors, options)
+    """Read the index of `shape` (rows, columns) from a file whose hash was verified."""
+    import faiss
+
+    strange = StorageError(f"{path} is not a faiss index written by knn-ue: do not trust this folder")
+    if _names_another_file(path):
+        raise strange
+    try:
+        inner: Any = faiss.read_index(str(path))
+    except (RuntimeError, MemoryError) as error:
+        raise StorageError(f"{path} is not a usable faiss index ({_reason(error)}): restore it from a backup") from None
+    if inner is None or _kinds(inner) - _SAVED:
+        raise strange
+    if not inner.is_trained or (inner.ntotal, inner.d) != shape:
+        raise StorageError(f"{path} indexes {inner.ntotal} rows of {inner.d}, not {shape}: it was replaced")
+    return FaissIndex(inner, vectors, options)
 
 
 def check_keeps_vectors(options: IndexOptions) -> None:
@@ -114,7 +147,14 @@ class FaissIndex:
 
     def write(self, path: Path) -> None:
         """Write the faiss part to a file."""
-        write_faiss(self.inner, path)
+        import faiss
+
+        _check_writable(self.inner)
+        try:
+            with path.open("wb") as file:  # faiss's own files do not notice when the disk refuses the last bytes
+                faiss.write_index(self.inner, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
+        except RuntimeError as error:
+            raise OSError(_reason(error)) from None
 
     def _search_once(
         self, queries: FloatArray, n_neighbors: int, fetch: int, excluded: BoolArray | None
@@ -152,7 +192,7 @@ class FaissIndex:
         try:
             squared, found = self.inner.search(queries, fetch)
         except (RuntimeError, MemoryError) as error:
-            raise StorageError(f"faiss cannot search this index ({faiss_reason(error)}): rebuild it") from None
+            raise StorageError(f"faiss cannot search this index ({_reason(error)}): rebuild it") from None
         if found.max() >= self.inner.ntotal or found.min() < -1:
             raise StorageError(f"the index names rows that do not exist among {self.inner.ntotal}: rebuild it")
         return squared, found
@@ -221,12 +261,6 @@ def _apply_settings(inner: Any, options: IndexOptions) -> None:
             faiss.ParameterSpace().set_index_parameter(inner, faiss_name, value)
         except RuntimeError:
             raise InvalidInputError(f"{name}={value} has no effect on {options.factory!r}: leave it out") from None
-    # faiss allocates for as many as it is told, also where it is told by a file.
-    for part in parts_of(inner):
-        if hasattr(part, "nprobe"):
-            part.nprobe = min(max(1, part.nprobe), part.nlist)
-        if hasattr(part, "hnsw"):
-            part.hnsw.efSearch = min(max(1, part.hnsw.efSearch), max(1, part.ntotal))
 
 
 def _untrained(options: IndexOptions, n_columns: int) -> Any:
@@ -237,7 +271,7 @@ def _untrained(options: IndexOptions, n_columns: int) -> Any:
     except (RuntimeError, MemoryError) as error:
         raise InvalidInputError(
             f'index must be "exact", "auto" or a faiss factory string for {n_columns} columns, '
-            f"got {options.factory!r} ({faiss_reason(error)})"
+            f"got {options.factory!r} ({_reason(error)})"
         ) from None
 
 
@@ -247,7 +281,7 @@ def _build_errors(options: IndexOptions, n_rows: int, *, way_out: str) -> Iterat
         yield
     except (RuntimeError, MemoryError) as error:
         raise InvalidInputError(
-            f"faiss cannot build {options.factory!r} from {n_rows} rows ({faiss_reason(error)}): "
+            f"faiss cannot build {options.factory!r} from {n_rows} rows ({_reason(error)}): "
             f'{way_out} or choose a smaller index, such as "exact"'
         ) from None
 
@@ -261,7 +295,7 @@ def _check_codes_hold(inner: Any, vectors: FloatArray, options: IndexOptions) ->
         faiss.ScalarQuantizer.QT_8bit_direct: (0.0, 255.0),
         faiss.ScalarQuantizer.QT_8bit_direct_signed: (-128.0, 127.0),
     }
-    for part in parts_of(inner):
+    for part in _parts_of(inner):
         if not hasattr(part, "sq") or part.sq.qtype not in ranges:
             continue
         for transform in _transforms_of(inner):
@@ -305,7 +339,7 @@ def _prepare_training(inner: Any) -> list[Any]:
 
     Returns what has to live until the training is done.
     """
-    for part in parts_of(inner):
+    for part in _parts_of(inner):
         if hasattr(part, "do_polysemous_training"):  # only serves a search mode that is not used here
             part.do_polysemous_training = False
         owners: list[Any] = [part, getattr(part, "pq", None)]
@@ -319,8 +353,45 @@ def _quantizer_of(transform: Any, inner: Any) -> Any:
     """Give an OPQ a quantizer with the index's own number of bits, and without advice on stderr."""
     import faiss
 
-    bits = [part.pq.nbits for part in parts_of(inner) if hasattr(part, "pq")]
+    bits = [part.pq.nbits for part in _parts_of(inner) if hasattr(part, "pq")]
     quantizer = faiss.ProductQuantizer(transform.d_out, transform.M, bits[0] if bits else 8)
     quantizer.cp.min_points_per_centroid = 1
     transform.pq = quantizer
     return quantizer
+
+
+def _check_writable(inner: Any) -> None:
+    strange = _kinds(inner) - _SAVED
+    if strange:
+        raise InvalidInputError(
+            f"a faiss {strange.pop()} cannot be saved, because faiss does not read it back safely: "
+            'choose "exact", or build from Flat, PQ, SQ, IVF and HNSW'
+        )
+
+
+def _kinds(inner: Any) -> set[str]:
+    return {type(part).__name__ for part in _parts_of(inner)}
+
+
+def _parts_of(inner: Any) -> list[Any]:
+    """Return the index and those inside it, each as its own class."""
+    import faiss
+
+    part = faiss.downcast_index(inner)
+    children = [getattr(part, name) for name in _INSIDE if getattr(part, name, None) is not None]
+    return [part, *(deeper for child in children for deeper in _parts_of(child))]
+
+
+def _reason(error: Exception) -> str:
+    """Keep the last clause of faiss's message: the rest is a C++ function signature."""
+    return re.sub(r"\s+", " ", str(error)).split(": ", 1)[-1].removeprefix("Error: ").strip()
+
+
+def _names_another_file(path: Path) -> bool:
+    """Say whether the index keeps its lists in a file of any name, which faiss would open: "ilod" and their number."""
+    size = path.stat().st_size
+    if not size:
+        return False
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        found = [match.end() for match in re.finditer(b"ilod", content)]
+        return any(int.from_bytes(content[place : place + 8], "little") <= size for place in found)

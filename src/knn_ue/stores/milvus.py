@@ -118,7 +118,7 @@ class MilvusStore:
     ) -> "MilvusStore":
         """Store rows with the ids they have in a new collection; where it fails, the collection is removed."""
         check_range(rows.vectors, all_of_them=True)
-        _checked_texts(rows.texts, len(rows.ids))
+        _checked_texts(list(rows.texts), len(rows.ids))
         n_rows, n_columns = rows.vectors.shape
         store = cls.create(address, n_columns=n_columns, n_rows=n_rows, index=index, normalization=normalization)
         patient = store.patient()
@@ -277,7 +277,7 @@ class MilvusStore:
 
     def write_rows(self, rows: StoredRows) -> None:
         """Write rows by their ids into a store made by `create`; written again, they are the same rows."""
-        _checked_texts(rows.texts, len(rows.ids))
+        _checked_texts(list(rows.texts), len(rows.ids))
         for _ in self._write(rows):
             pass
 
@@ -367,12 +367,13 @@ class MilvusStore:
     def _write(self, rows: StoredRows) -> Iterator[int]:
         """Write the rows in chunks that fit into a call, and yield how many are acknowledged."""
         n_rows, n_columns = rows.vectors.shape
-        longest = max((len(text.encode()) for text in rows.texts if text), default=0)
+        all_texts = list(rows.texts)
+        longest = max((len(text.encode()) for text in all_texts if text), default=0)
         step = max(1, min(CHUNK_ROWS, _CHUNK_BYTES // (4 * n_columns + longest + 32)))
         names = ("id", "label", "vector", "has_text", "text")
         for start in range(0, n_rows, step):
             part = slice(start, start + step)
-            texts = list(rows.texts[part])
+            texts = all_texts[part]
             values = (rows.ids[part].tolist(), rows.labels[part].tolist(), rows.vectors[part])
             present, known = [text is not None for text in texts], [text or "" for text in texts]
             chunk = [dict(zip(names, row, strict=True)) for row in zip(*values, present, known, strict=True)]

@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from knn_ue.arrays import FloatArray, IntArray
+import numpy as np
+
+from knn_ue.arrays import FloatArray, IntArray, check_positive, label_vector
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.folder import Part, open_folder, replace_fitted
 from knn_ue.stores import milvus
-from knn_ue.stores.contract import MEMORY, NeighborStore, RemoteStore, StoredRows, tunable
+from knn_ue.stores.contract import MEMORY, ListedStore, NeighborStore, StoredRows, tunable
 from knn_ue.stores.datastore import Datastore
-from knn_ue.stores.options import IndexOptions, Normalization
-from knn_ue.stores.stored_rows import datastore_of, join_rows
+from knn_ue.stores.options import IndexOptions, Normalization, index_options
+from knn_ue.stores.segment import IndexedRows
 
 _SCHEME_END = "://"
 
@@ -150,23 +152,46 @@ def moved_store(store: NeighborStore, address: str | None, index: str | IndexOpt
 
     All rows are in memory meanwhile. The store itself stays as it is.
     """
-    rows, normalization = _all_rows(store)
+    if not isinstance(store, ListedStore):
+        raise InvalidInputError(f"the rows of the store {store.where!r} cannot be listed: refit with the other store")
+    rows, normalization = joined_rows(list(store.rows()), store.n_columns), store.normalization
     if address is None:
-        return datastore_of(rows, normalization, index)
+        return Datastore(IndexedRows.build(rows, index_options(index, *rows.vectors.shape), normalization))
     move_to = _kind_at(address).move_to
     if move_to is None:
         raise InvalidInputError(f"rows cannot be moved to {address!r}: refit with that store")
     return move_to(address, rows, index=index, normalization=normalization)
 
 
-def _all_rows(store: NeighborStore) -> tuple[StoredRows, Normalization]:
-    if isinstance(store, RemoteStore):
-        return join_rows(list(store.rows()), store.n_columns), store.normalization
-    if not isinstance(store, Datastore):
-        raise InvalidInputError(f"the rows of the store {store.where!r} cannot be listed: refit with the other store")
-    ids = store.ids
-    vectors, labels = store.arrays()
-    return StoredRows(ids=ids, vectors=vectors, labels=labels, texts=store.texts_of(ids)), store.normalization
+def joined_rows(chunks: Sequence[StoredRows], n_columns: int) -> StoredRows:
+    """Return all chunks as one."""
+    empty = np.empty(0, np.int64)
+    return StoredRows(
+        ids=np.concatenate([empty, *(part.ids for part in chunks)]),
+        vectors=np.concatenate([np.empty((0, n_columns), np.float32), *(part.vectors for part in chunks)]),
+        labels=np.concatenate([empty, *(part.labels for part in chunks)]),
+        texts=[text for part in chunks for text in part.texts],
+    )
+
+
+def balanced_rows(labels: IntArray, n_rows: int, *, seed: int = 0) -> IntArray:
+    """Return at most `n_rows` rows to store, rising: small classes whole, of the others equally many at random.
+
+    In tagging most words are O, and nearly equal: they are what can be spared.
+
+    >>> labels = np.array([0, 0, 0, 0, 0, 0, 1, 2])
+    >>> labels[balanced_rows(labels, 4)].tolist()
+    [0, 0, 1, 2]
+    """
+    check_positive(n_rows, "n_rows")
+    known = label_vector(labels, "labels")
+    order = np.random.default_rng(seed).permutation(len(known))
+    rank = np.empty(len(known), dtype=np.int64)  # among the rows of its class
+    for label in np.unique(known):
+        of_class = order[known[order] == label]
+        rank[of_class] = np.arange(len(of_class))
+    kept: IntArray = np.sort(order[np.argsort(rank[order], kind="stable")][:n_rows])
+    return kept
 
 
 def _builder_at(address: str) -> StoreBuilder:

@@ -14,6 +14,7 @@ from knn_ue.arrays import MAX_CLASSES, BoolArray, FloatArray, IntArray, read_onl
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import ArrayRule, Part, check_arrays, from_plain, to_plain
 from knn_ue.folder.tensors import PackedTexts
+from knn_ue.stores.contract import StoredRows, Texts
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.faiss_index import FaissIndex, build_faiss, check_faiss, check_keeps_vectors, read_index
 from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range
@@ -87,7 +88,6 @@ def _refuse_settings(options: IndexOptions) -> None:
             raise InvalidInputError(f"{name}={getattr(options, name)} has no effect on an exact index: leave it out")
 
 
-Texts = Sequence[str | None] | PackedTexts
 Found = tuple[FloatArray, IntArray, IntArray]  # distances, ids, labels
 
 
@@ -244,6 +244,26 @@ class IndexedRows:
     options: IndexOptions
     normalization: Normalization
     next_id: int
+
+    @classmethod
+    def build(
+        cls,
+        rows: StoredRows,
+        options: IndexOptions,
+        normalization: Normalization,
+        *,
+        keep_vectors: bool = True,
+        train_rows: int | None = None,
+        seed: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> "IndexedRows":
+        """Return `rows`, which are normalized already, with the index that `options` describe; see `build_index`."""
+        index = build_index(
+            rows.vectors, options, keep_vectors=keep_vectors, train_rows=train_rows, seed=seed, progress=progress
+        )
+        segment = Segment.of(rows.vectors if keep_vectors else None, rows.ids, rows.labels, rows.texts, index)
+        next_id = int(rows.ids.max(initial=-1)) + 1
+        return cls(segment=segment, options=options, normalization=normalization, next_id=next_id)
 
     def to_part(self, kind: str) -> Part:
         """Return what a folder holds of them."""
