@@ -20,6 +20,7 @@ from knn_ue.cli.serve import serve
 from knn_ue.cli.spacy import spacy_app
 from knn_ue.cli.terminal import PlainCommand, PlainGroup, exit_code, stops_raise
 from knn_ue.cli.train import train
+from knn_ue.cli.triage import triage
 from knn_ue.errors import KnnUeError
 
 
@@ -111,7 +112,7 @@ def main(
 app.callback(help=help_of(main))(main)
 _PANELS = {
     "Start": (demo, train, fit),
-    "Use": (predict, explain, serve, evaluate, backup),
+    "Use": (predict, triage, explain, serve, evaluate, backup),
     "A new domain": (sample, adapt),
 }
 for panel, commands in _PANELS.items():

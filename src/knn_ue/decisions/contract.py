@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 
 ABSTAINED = "abstained"
+SET = "set"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +55,8 @@ class Decision(Protocol):
     def fields(self, scored: Scored, /) -> Sequence[Mapping[str, Any]]:
         """Return what each answer carries, as plain JSON.
 
-        `abstained`, a boolean, withholds the answer; everything else goes to `Answer.decisions`.
+        `abstained`, a boolean, withholds the answer, `set`, a list of labels, becomes its `set`; everything else goes
+        to `Answer.decisions`.
         """
         ...
 

@@ -111,19 +111,19 @@ class RiskThreshold:
         return self.n_answered / self.n if self.found else 0.0
 
     def __str__(self) -> str:
-        units, goal = f"{self.n_units} held-out {self.unit}s", _percent(1 - self.target_risk)
+        units, goal = f"{self.n_units} held-out {self.unit}s", percent(1 - self.target_risk)
         if self.found:
             return (
-                f"at least {goal} of the answers given are right, with probability {_percent(1 - self.delta)}: counted "
+                f"at least {goal} of the answers given are right, with probability {percent(1 - self.delta)}: counted "
                 f"over the answers with a score of at least {self.threshold:.4g}{self._cap_words()} in {self.unit}s "
                 f"drawn like the {units}, where {self.n_answered} of {self.n} were given and {self.n_errors} of them "
-                f"wrong, which bounds their share by {_percent(self.bound)}; void for other kinds of {self.unit}s and "
+                f"wrong, which bounds their share by {percent(self.bound)}; void for other kinds of {self.unit}s and "
                 "once the model, its examples or its scores change"
             )
         can = (
-            f"and no precision of at least {_percent(1 - _RISKS[-1])} can"
+            f"and no precision of at least {percent(1 - _RISKS[-1])} can"
             if self.best_risk is None
-            else f"{_percent(1 - self.best_risk)} can"
+            else f"{percent(1 - self.best_risk)} can"
         )
         if self.n_needed is not None:
             more = f"about {_about(self.n_needed - self.n_units):,} more are needed for {goal}"
@@ -145,7 +145,12 @@ def _about(count: int) -> int:
     return -(-count // step) * step
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a share with three digits.
+
+    >>> percent(0.95)
+    '95 %'
+    """
     return f"{100 * share:.3g} %"
 
 
@@ -303,23 +308,6 @@ def rows_needed(target_risk: float, delta: float) -> int:
     return math.ceil(math.log(delta) / math.log1p(-target_risk))
 
 
-def threshold_for(target_precision: float | None, target_risk: float | None, delta: float) -> tuple[RiskThreshold, ...]:
-    """Return the threshold to fit for a target precision or, its complement, a target risk; none where none is named.
-
-    >>> [promise.target_risk for promise in threshold_for(0.95, None, 0.1)]
-    [0.05]
-    """
-    if target_precision is None:
-        return () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
-    if target_risk is not None:
-        raise InvalidInputError(
-            "target_precision and target_risk are two names for one promise: pass one of them",
-            shell="--target-precision and --target-risk are two names for one promise: pass one of them",
-        )
-    _check_share(target_precision, "target_precision", "0.95 for 95 %")
-    return (RiskThreshold(target_risk=round(1.0 - target_precision, 12), delta=delta),)
-
-
 def warn_of_abstention(threshold: RiskThreshold | None) -> None:
     """Warn the caller of `fit` where nothing can be promised."""
     if threshold is not None and not threshold.found:
@@ -329,10 +317,11 @@ def warn_of_abstention(threshold: RiskThreshold | None) -> None:
 def check_risk(target_risk: float, delta: float) -> None:
     """Raise unless both are strictly between 0 and 1."""
     for name, value in (("target_risk", target_risk), ("delta", delta)):
-        _check_share(value, name, "0.05 for 5 %")
+        check_share(value, name, "0.05 for 5 %")
 
 
-def _check_share(value: float, name: str, example: str) -> None:
+def check_share(value: float, name: str, example: str) -> None:
+    """Raise unless it is strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
         rule = f"must lie strictly between 0 and 1, got {value!r}: try {example}"
         raise InvalidInputError(f"{name} {rule}", shell=f"--{name.replace('_', '-')} {rule}")
