@@ -10,6 +10,7 @@ from knn_ue.calibrators.contract import (
     take_found,
 )
 from knn_ue.calibrators.density_aware import DensityAwareCalibration
+from knn_ue.calibrators.entity_scores import EntityScores
 from knn_ue.calibrators.knn import KnnUE
 from knn_ue.calibrators.knn_entity import KnnUEEntity
 from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
@@ -23,6 +24,7 @@ __all__ = [
     "Calibrator",
     "ClassStatistics",
     "DensityAwareCalibration",
+    "EntityScores",
     "Found",
     "KnnUE",
     "KnnUEEntity",

@@ -19,7 +19,9 @@ RIDGES = (1e-6, 1e6)
 
 
 class EntityScores(LogitScaling):
-    """Entities as in `KnnUEEntity`, of the same regression without neighbors; words share one temperature.
+    """Entities as in `KnnUEEntity`, by the same regression without neighbors; words share one temperature.
+
+    Fitted on outputs that are not sentences with IOB2 tags, it is temperature scaling.
 
     >>> from knn_ue.toy import tagged_sentences
     >>> _, validation, test = tagged_sentences(seed=0)
@@ -36,43 +38,49 @@ class EntityScores(LogitScaling):
         """What is saved."""
 
         temperature_: Annotated[float, Interval(ge=1e-300, le=1e300)]
-        entities_: EntityModel
+        entities_: EntityModel | None
         ridge: Annotated[float, Interval(ge=RIDGES[0], le=RIDGES[1])]
 
     temperature_: float
-    entities_: EntityModel
+    entities_: EntityModel | None
 
     def __init__(self, *, ridge: float = 1.0) -> None:
         self.ridge = ridge
 
     @property
     def reads_entities(self) -> bool:
-        """Whether it was fitted."""
-        return hasattr(self, "entities_")
+        """Whether it was fitted on sentences with IOB2 tags, which `read` needs."""
+        return getattr(self, "entities_", None) is not None
 
     def read(self, outputs: Outputs, *, found: Found | None = None) -> SentenceReading:
         """Return the scores of the entities and sentences of `outputs`, which need groups and class_names."""
         del found
-        self._check_ready(outputs)
-        reading = self.entities_.read(outputs, None)
+        reading = self._ready_model(outputs).read(outputs, None)
         return rescaled_reading(reading, self.log_scales) if self.log_scales else reading
 
     def answer(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> TaggedAnswer:
         """Return the words, the entities and why."""
         reading = self.read(outputs)
-        explained = explain_entities(self.entities_, outputs, reading, None, None, top=top)
+        explained = explain_entities(self._ready_model(outputs), outputs, reading, None, None, top=top)
         return TaggedAnswer(prediction=self.predict(outputs, found=found), reading=reading, explanations=explained)
 
     def _fit(self, validation: Outputs, _found: Found, /) -> None:
-        if not is_tagged(validation):
-            raise InvalidInputError(
-                "entity scores need a fit on sentences: pass validation Outputs with groups and IOB2 class_names"
-            )
         self.temperature_ = fit_temperature(validation.logits, validation.require_labels("EntityScores.fit"))
-        self.entities_ = fit_entity_model(validation, None, ridge=self.ridge)
+        self.entities_ = fit_entity_model(validation, None, ridge=self.ridge) if is_tagged(validation) else None
 
     def _weight(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return np.full(len(outputs), 1.0 / self.temperature_)
 
+    def _ready_model(self, outputs: Outputs) -> EntityModel:
+        self._check_ready(outputs)
+        if self.entities_ is None:
+            raise InvalidInputError(
+                "entity scores need a fit on sentences: validation Outputs with groups and IOB2 class_names; "
+                "refit with those"
+            )
+        return self.entities_
+
     def _check_restored(self) -> None:
-        self.entities_.check()
+        self.entities_ = getattr(self, "entities_", None)
+        if self.entities_ is not None:
+            self.entities_.check()

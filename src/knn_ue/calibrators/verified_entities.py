@@ -22,11 +22,12 @@ from knn_ue.folder.schema import Arrays
 from knn_ue.reasons import percent
 from knn_ue.types import Outputs
 from knn_ue.verifying import SpanParams, SpanVerifier, fit_spans, word_reader
-from knn_ue.verifying.logistic import log_odds, sigmoid
+from knn_ue.verifying.logistic import sigmoid
 from knn_ue.verifying.opened import Gain, ranks_better
 
 _SPANS = "spans."
 _LEAST = 1e-9
+_FARTHEST = 12.0  # log-odds
 
 
 class VerifiedEntities(BesideReader):
@@ -77,7 +78,7 @@ class VerifiedEntities(BesideReader):
     def _joined(self, outputs: Outputs, inside: SentenceReading) -> tuple[SentenceReading, FloatArray]:
         """Return the reading with joined scores, and the probe's tag probabilities (n, tags)."""
         probs = self.verifier_.tag_probs(self._vectors(outputs))
-        scores = sigmoid(self.verifier_.log_odds_of(probs, inside.spans, log_odds(inside.scores)))
+        scores = sigmoid(self.verifier_.log_odds_of(probs, inside.spans, _own(inside)))
         changed = np.log(np.maximum(scores, _LEAST)) - np.log(np.maximum(inside.scores, _LEAST))
         sums = np.bincount(inside.spans.sentence, weights=changed, minlength=len(inside.spans.starts))
         whole = np.minimum(inside.sentence_scores * np.exp(sums), inside.none_missed)
@@ -103,11 +104,10 @@ class VerifiedEntities(BesideReader):
         started = perf_counter()
         vectors = self._vectors(validation)
         milliseconds = 1000 * (perf_counter() - started) / len(inside.spans.starts)
-        own = log_odds(inside.scores)
-        self.verifier_ = fit_spans(vectors, gold, inside.spans, inside.tags.names, own)
-        right, after = self.verifier_.right, self.verifier_.left_out
-        areas = [metrics.e_aurc(confidence=scores, correct=right) if len(right) else 0.0 for scores in (own, after)]
-        pays = bool(len(right)) and ranks_better(own, after, right)
+        self.verifier_ = fit_spans(vectors, gold, inside.spans, inside.tags.names, _own(inside))
+        right, before, after = self.verifier_.right, inside.scores, self.verifier_.left_out
+        areas = [metrics.e_aurc(confidence=one, correct=right) if len(right) else 0.0 for one in (before, after)]
+        pays = bool(len(right)) and ranks_better(before, after, right)
         self.gain_ = Gain(
             before=areas[0], after=areas[1], n_rows=len(inside.spans.starts), pays=pays, milliseconds=milliseconds
         )
@@ -148,6 +148,11 @@ class VerifiedEntities(BesideReader):
 @dataclass(frozen=True, kw_only=True)
 class _Read(VerifiedEntities.State, Common):
     """All that a folder holds of it, as one record."""
+
+
+def _own(inside: SentenceReading) -> FloatArray:
+    """Return the model's own evidence for each entity (m, k), within bounds."""
+    return np.clip(inside.evidence.values, -_FARTHEST, _FARTHEST)
 
 
 def _said(probs: FloatArray, spans: Spans, tags: TagSet) -> list[tuple[str, float]]:

@@ -95,8 +95,8 @@ class WordCase:
 
 
 def case_of(outputs: Outputs, spans: Spans) -> WordCase | None:
-    """Return the case of the words of `outputs`, None where they have no words."""
-    return None if outputs.words is None else WordCase.of(outputs.words, spans.starts.tolist())
+    """Return the case of the words of `outputs`, None where they have no words, or a model that sees it itself."""
+    return None if outputs.words is None or outputs.sees_case else WordCase.of(outputs.words, spans.starts.tolist())
 
 
 def _capitals_inside(sentence: Sequence[str], letters: Sequence[int]) -> tuple[list[int], bool]:

@@ -215,7 +215,7 @@ def encode_looking(
     groups = None
     if TASKS[encoder.task].is_tagging:
         groups = np.repeat(np.arange(len(rows)), [len(example.parts) for example in rows])
-    joined = join_columns(columns, groups=groups, class_names=outputs.class_names)
+    joined = join_columns(columns, groups=groups, class_names=outputs.class_names, sees_case=outputs.sees_case)
     return joined, np.concatenate(seen) if seen else None
 
 
