@@ -34,6 +34,13 @@ from pipelines import TEXT, fit
 from tiny_models import ROWS, save_tiny_model
 
 HOME = Path(knn_ue.__file__).parent
+# Whose work a function does: what any server needs to read a request and answer it, what a model needs to encode a
+# text, and all else, which is storage.
+WIRE, MODEL = (
+    ("serving",),
+    ("encoding", "arrays.py", "types.py", "tasks.py", "pipeline/pipeline.py", "pipeline/rows.py"),
+)
+WRITER = "serving/work/writer.py"
 ROOMS = ("storage", "folder", "stores", "pipeline/editing.py", "serving/work/writer.py")
 # Reads of what names the files of a folder, by the names they had and have.
 READS = {"read_meta", "read_contents"}
@@ -62,12 +69,23 @@ class Calls:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]
         names = Counter({name: n for (_, name), n in self.functions.items()})
-        return {
+        found = {
             "files": len({file for file, _ in self.functions}),
             "functions": len(self.functions),
             "reads of the contents": sum(names[name] for name in READS),
             "folders opened": sum(names[name] for name in OPENS),
         }
+        whose = {key: _whose(Path(key[0]).relative_to(HOME)) for key in self.functions}
+        for part in ("wire", "model", "storage"):
+            mine = [key for key, owner in whose.items() if owner == part]
+            found |= {f"files of the {part}": len({file for file, _ in mine}), f"functions of the {part}": len(mine)}
+        return found
+
+
+def _whose(path: Path) -> str:
+    if path != Path(WRITER) and any(path.is_relative_to(place) for place in WIRE):
+        return "wire"
+    return "model" if any(path.is_relative_to(place) for place in MODEL) else "storage"
 
 
 def lines() -> dict[str, int]:

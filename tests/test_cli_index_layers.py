@@ -5,10 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from knn_ue.storage import folder as storage
 
 from cli_files import data_of, read_lines, run, write_rows
-from knn_ue.pipeline import UncertaintyPipeline, editing
+from knn_ue.errors import InvalidInputError
+from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.stores import remove_from_all
 from tiny_models import N_LAYERS, text_rows, tiny_model
 
 pytest.importorskip("torch")
@@ -85,33 +86,46 @@ def test_nothing_changes_if_an_id_is_unknown(ue):
     assert (result.exit_code, ids_of(ue)) == (1, [list(range(60))] * N_LAYERS)
 
 
-@pytest.mark.slow
-def test_a_disk_that_fills_up_between_two_layers_leaves_all_layers_as_they_were(ue, new, monkeypatch):
-    written = []
+def test_a_disk_that_is_full_leaves_all_layers_as_they_were(ue, new, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
 
-    def write_arrays(path, arrays):
-        written.append(path)
-        if len(written) > 3:
-            raise OSError(28, "No space left on device")
-        return real(path, arrays)
-
-    real = storage.write_arrays
-    monkeypatch.setattr(storage, "write_arrays", write_arrays)
-
-    result = run("index", "add", ue, "--input", new)
-    monkeypatch.undo()
+    run("index", "add", ue, "--input", new)
+    with monkeypatch.context() as patch:
+        patch.setattr("knn_ue.folder.part.write_arrays", full)
+        result = run("index", "compact", ue)
 
     assert result.exit_code == 1
-    assert "No space left on device" in result.stderr
+    assert "cannot be written (No space left on device): what it held is unchanged" in result.stderr
+    assert ids_of(ue) == [list(range(63))] * N_LAYERS
+
+
+def test_a_change_that_fails_after_the_first_layer_leaves_all_layers_as_they_were(ue, new, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("knn_ue.folder.changes._commit", interrupt)
+        result = run("index", "add", ue, "--input", new)
+
+    assert result.exit_code != 0
     assert ids_of(ue) == [list(range(60))] * N_LAYERS
 
 
-def test_what_another_process_changed_meanwhile_is_not_overwritten(ue, new, monkeypatch):
-    versions = iter([("00000001-00000000", 0, 0)])
-    real = editing.version_of
-    monkeypatch.setattr(editing, "version_of", lambda path: next(versions, real(path)))
+def test_one_layer_alone_cannot_change(ue):
+    stores = UncertaintyPipeline.load(ue).calibrator_.stores
 
-    result = run("index", "add", ue, "--input", new)
+    with pytest.raises(InvalidInputError, match=rf"the {N_LAYERS} stores of .* change together: add through"):
+        next(iter(stores.values())).add([[0.0] * next(iter(stores.values())).n_columns], [0])
 
-    assert (result.exit_code, ids_of(ue)) == (1, [list(range(60))] * N_LAYERS)
-    assert "was changed by another process meanwhile" in result.stderr
+    assert ids_of(ue) == [list(range(60))] * N_LAYERS
+
+
+def test_what_another_process_added_meanwhile_is_kept(ue, new):
+    pipe = UncertaintyPipeline.load(ue)
+    run("index", "add", ue, "--input", new)
+
+    pipe.opened.edit(lambda fitted: (fitted, remove_from_all(fitted.calibrator.stores, [0, 61])))
+
+    assert ids_of(ue) == [[*range(1, 61), 62]] * N_LAYERS
+    assert [store.ids.tolist() for store in pipe.calibrator_.stores.values()] == ids_of(ue)

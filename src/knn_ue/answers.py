@@ -59,8 +59,9 @@ class Answer(Plain):
     `familiarity` is the share of validation inputs at least as unlike the training data; where that is at or below the
     false-alarm rate of the fit, the input is `unfamiliar`. Both are None where the encoder has no views.
     Where `abstained`, the label is None and `would_be` is the label it would have been. `decisions` holds the fields
-    that other decisions add (see `knn_ue.decisions`). `domain` is the domain whose scale the score has; None where
-    there is none. `probabilities` are those of the `top_k` most likely labels, where they were asked for.
+    that other decisions add (see `knn_ue.decisions`). `set` holds the labels among which the right one is, where a
+    coverage was promised; it may be empty, or hold every label. `domain` is the domain whose scale the score has; None
+    where there is none. `probabilities` are those of the `top_k` most likely labels, where they were asked for.
     `alternatives` are those of the likeliest labels beside a given answer, by the verifier; `suggested` is the first of
     them where it is likelier than the answer, if suggestions were asked for; `raw_score` is None where the model that
     gave the answer did not say how sure it was.
@@ -74,6 +75,7 @@ class Answer(Plain):
     probabilities: Mapping[str, float] | None = None
     alternatives: Mapping[str, float] | None = None
     suggested: str | None = None
+    set: tuple[str, ...] | None = None
     decisions: Mapping[str, Any] | None = None
     domain: str | None = None
     familiarity: float | None = None
@@ -86,6 +88,8 @@ class Answer(Plain):
         facts |= {f"probability of {name}": f"{value:.3f}" for name, value in (self.probabilities or {}).items()}
         if self.familiarity is not None:
             facts["familiarity"] = f"{self.familiarity:.2g}{' (unfamiliar)' if self.unfamiliar else ''}"
+        if self.set is not None:
+            facts["set of labels"] = ", ".join(self.set) or "empty: no label is likely enough"
         facts |= self.decisions or {}
         return facts_html("Answer", facts) + _neighbors_html(self.neighbors)
 

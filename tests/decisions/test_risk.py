@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from knn_ue.decisions import RiskThreshold, Scored
-from knn_ue.decisions.risk import choose_threshold, risk_bound, rows_needed, threshold_for
+from knn_ue.decisions import RiskThreshold, Scored, promised
+from knn_ue.decisions.risk import choose_threshold, risk_bound, rows_needed
 from knn_ue.errors import InvalidInputError
 from marks import slow_but
 
@@ -203,13 +203,14 @@ def test_with_about_the_rows_it_says_are_needed_a_target_can_mostly_be_promised(
 
 
 def test_a_precision_and_a_risk_are_one_promise():
-    (by_precision,), (by_risk,) = threshold_for(0.95, None, 0.1), threshold_for(None, 0.05, 0.1)
+    rest = (0.1, None, "lac")
+    (by_precision,), (by_risk,) = promised(0.95, None, *rest), promised(None, 0.05, *rest)
 
     assert by_precision == by_risk
     with pytest.raises(InvalidInputError, match="two names for one promise"):
-        threshold_for(0.95, 0.05, 0.1)
+        promised(0.95, 0.05, *rest)
     with pytest.raises(InvalidInputError, match="target_precision must lie strictly between 0 and 1, got 95"):
-        threshold_for(95, None, 0.1)
+        promised(95, None, *rest)
 
 
 def scored(confidence, correct):

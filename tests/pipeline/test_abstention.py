@@ -6,7 +6,7 @@ import pytest
 from knn_ue.decisions.risk import choose_threshold
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
-from pipelines import N_NEIGHBORS, TEXT, WORDS, fit, said_by_the_model
+from pipelines import N_NEIGHBORS, PAIR, TEXT, WORDS, fit, said_by_the_model
 from tiny_models import ROWS, TASKS
 
 pytest.importorskip("torch")
@@ -124,3 +124,26 @@ def test_where_no_threshold_qualifies_a_warning_says_so_and_everything_abstains(
         pipe = fit(models[TEXT], TEXT, target_risk=0.01)
 
     assert all(answer.abstained for answer in pipe(ROWS[TEXT](10)))
+
+
+@pytest.mark.parametrize("task", [TEXT, PAIR])
+def test_with_coverage_answers_carry_a_set_of_labels_that_survives_saving(task, models, tmp_path):
+    pipe = UncertaintyPipeline.from_pretrained(models[task], task, device="cpu")
+    validation = said_by_the_model(pipe, 100, start=100, wrong_every=100)
+
+    promises = {"target_precision": 0.5, "delta": 0.4, "coverage": 0.9, "set_method": "aps"}
+    pipe.fit(ROWS[task](60), validation, n_neighbors=N_NEIGHBORS, **promises)
+
+    pipe.save(tmp_path / "ue")
+    given = pipe(ROWS[task](5, start=900))
+    again = UncertaintyPipeline.load(tmp_path / "ue", device="cpu")(ROWS[task](5, start=900))
+    assert all(set(answer.set) <= set(pipe.class_names) for answer in given)
+    assert [answer.to_dict()["set"] for answer in again] == [list(answer.set) for answer in given]
+    assert ["at least 50 %" in pipe.promises[0], "at least 90 % of the rows" in pipe.promises[1]] == [True, True]
+
+
+def test_in_tagging_a_coverage_is_refused_before_anything_is_read(models):
+    pipe = UncertaintyPipeline.from_pretrained(models[WORDS], WORDS, device="cpu")
+
+    with pytest.raises(InvalidInputError, match="coverage is for texts and pairs"):
+        pipe.fit([], [], coverage=0.9)

@@ -2,16 +2,18 @@
 
 import threading
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from knn_ue.pipeline.editing import edit, open_folder
-from knn_ue.storage import generation_of
 
-from knn_ue.calibrators import KnnUE
-from knn_ue.errors import StorageError
+from held import fitted_in
+from knn_ue.errors import StaleFolderError, StorageError
+from knn_ue.folder import head_of
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.pipeline.fitted import DriftQuantiles
 from knn_ue.pipeline.fitting import refit
+from knn_ue.pipeline.folder import OpenedFolder
 from pipelines import TEXT, fit
 from tiny_models import save_tiny_model
 
@@ -26,96 +28,155 @@ def load(path):
     return UncertaintyPipeline.load(path, device="cpu")
 
 
+def add(path, number=1.0):
+    store = load(path).calibrator_.store
+    return store.add(np.full((1, store.n_columns), number), [0], texts=["new"])
+
+
 def fitted_again(fitted):
     return refit(fitted, copy(fitted.calibrator)), None
 
 
-def test_an_example_added_between_the_check_and_the_commit_is_refused_and_not_lost(path, monkeypatch):
-    opened = open_folder(path)
-    other = load(path).calibrator_.store
+def scaled(fitted):
+    return replace(fitted, calibrator=fitted.calibrator.with_log_scales({"rows": 0.5})), None
+
+
+def compacted(fitted):
+    calibrator = fitted.calibrator
+    stores = {name: store.compacted() for name, store in calibrator.stores.items()}
+    return replace(fitted, calibrator=calibrator.with_stores(stores)), None
+
+
+@pytest.mark.parametrize("change", [fitted_again, compacted])
+def test_an_example_added_while_the_folder_is_changed_waits_and_is_not_lost(path, change):
+    opened, other = OpenedFolder.open(path), load(path).calibrator_.store
     outcome = []
 
-    def add():
+    def add_one():
         try:
-            other.add(np.ones((1, other.n_columns)), [0])
-            outcome.append("acknowledged")
+            outcome.append(other.add(np.ones((1, other.n_columns)), [0]).tolist())
         except StorageError:
             outcome.append("refused")
 
-    thread = threading.Thread(target=add)
-    save = KnnUE.save
+    thread = threading.Thread(target=add_one)
 
-    def slow_save(calibrator, target):
+    def slow(fitted):
         thread.start()
-        thread.join(0.5)  # time enough to add, if nothing stood in its way
-        return save(calibrator, target)
+        thread.join(0.3)  # time enough to add, if nothing stood in its way
+        assert not outcome
+        return change(fitted)
 
-    monkeypatch.setattr(KnnUE, "save", slow_save)
-    edit(path, fitted_again, opened=opened)
+    opened.edit(slow)
     thread.join()
 
-    assert outcome == ["refused"]
-    assert len(load(path).calibrator_.store) == 60
+    assert outcome == ([[60]] if change is fitted_again else ["refused"])
+    assert len(load(path).calibrator_.store) == 61 - (change is compacted)
 
 
-def test_a_folder_that_changed_since_it_was_loaded_is_not_written_over(path):
-    opened = open_folder(path)
-    load(path).calibrator_.store.add(np.ones((1, 48)), [0])
+@pytest.mark.parametrize("change", [fitted_again, compacted])
+def test_what_changed_since_a_folder_was_opened_is_taken_over_by_its_next_change(path, change):
+    opened = OpenedFolder.open(path)
+    add(path)
 
-    with pytest.raises(StorageError, match="changed by another"):
-        edit(path, fitted_again, opened=opened)
+    opened.edit(change)
 
-    assert len(load(path).calibrator_.store) == 61
+    assert len(opened.fitted.calibrator.store) == 61
+    assert load(path).calibrator_.store.texts_of([60]) == ["new"]
 
 
-def test_a_folder_that_changed_while_it_was_being_changed_is_not_written_over(path):
-    def change(fitted):
-        load(path).calibrator_.store.add(np.ones((1, 48)), [0])
-        return fitted_again(fitted)
+def test_what_is_made_of_the_rows_of_before_is_refused_where_they_are_others_now(path):
+    pipe = load(path)
+    pipe.fitted_ = compacted(pipe.fitted_)[0]
+    load(path).opened.edit(compacted)
 
-    with pytest.raises(StorageError, match="changed by another"):
-        edit(path, change)
+    with pytest.raises(StaleFolderError, match="was saved, compacted, tuned or replaced since it was opened"):
+        pipe.save(path)
 
-    assert len(load(path).calibrator_.store) == 61
+
+def test_a_refit_of_another_process_is_taken_over(path):
+    opened = OpenedFolder.open(path)
+    OpenedFolder.open(path).edit(scaled)
+
+    assert opened.fitted.calibrator.log_scales == {}
+    assert opened.refresh()
+    assert opened.fitted.calibrator.log_scales == {"rows": 0.5}
+    assert not opened.refresh()
 
 
 def test_a_change_that_fails_leaves_the_folder_as_it_was(path):
-    before = sorted(file.name for file in path.iterdir())
+    opened, before = OpenedFolder.open(path), head_of(path)
+    fitted = opened.fitted
 
     def change(fitted):
+        opened.live.put("domain/half", {})
         fitted_again(fitted)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        edit(path, change)
+        opened.edit(change)
 
-    assert sorted(file.name for file in path.iterdir()) == before
+    assert head_of(path) == before
+    assert opened.fitted is fitted
+    opened.edit(fitted_again)
+    assert load(path).domains_ == {}
+
+
+def test_an_error_while_it_is_written_leaves_the_folder_as_it_was(path, monkeypatch):
+    opened, before = OpenedFolder.open(path), fitted_in(path)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="No space left on device"):
+        patch.setattr("knn_ue.folder.part.write_arrays", fail)
+        add(path)
+        opened.edit(compacted)
+
+    assert fitted_in(path) == before
+    opened.edit(compacted)
+    assert len(load(path).calibrator_.store) == 61
 
 
 def test_a_change_needs_no_model_and_keeps_it(path):
     expected = load(path)("a film")
 
-    edit(path, fitted_again)
+    OpenedFolder.open(path).edit(fitted_again)
 
     assert load(path)("a film") == expected
 
 
-def test_nothing_is_saved_where_the_record_stays_the_same(path):
-    generation = generation_of(path)
+def test_nothing_is_written_where_the_record_stays_the_same(path):
+    before = head_of(path)
 
-    assert edit(path, lambda fitted: (fitted, 7)) == 7
+    assert OpenedFolder.open(path).edit(lambda fitted: (fitted, 7)) == 7
 
-    assert generation_of(path) == generation
+    assert head_of(path) == before
+
+
+def test_a_pipeline_saved_in_place_keeps_what_others_changed(path):
+    pipe = load(path)
+    number = add(path).tolist()
+    load(path).opened.edit(scaled)
+    quantiles = np.linspace(0.0, 1.0, 101)
+    pipe.fitted_ = replace(pipe.fitted_, drift=DriftQuantiles(distance=quantiles, agreement=quantiles))
+
+    pipe.save(path)
+
+    now = load(path)
+    assert now.calibrator_.store.texts_of(number) == ["new"]
+    assert now.calibrator_.log_scales == {"rows": 0.5}
+    np.testing.assert_array_equal(now.drift_.distance, quantiles)
 
 
 def test_a_reload_keeps_the_model_and_reads_the_rest(path):
     pipe = load(path)
-    load(path).calibrator_.store.add(np.ones((1, 48)), [0], texts=["new"])
+    add(path)
 
     again = pipe.reloaded(path, device="cpu")
 
     assert again.encoder is pipe.encoder
-    assert len(again.calibrator_.store) == 61 and len(pipe.calibrator_.store) == 60
+    assert len(again.calibrator_.store) == 61
+    assert len(pipe.calibrator_.store) == 60
     assert again("a film")[0].raw_score == pipe("a film")[0].raw_score
 
 

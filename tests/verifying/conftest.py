@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from tiny_models import one_thread, tiny_model
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -49,3 +51,6 @@ def labeled():
 @pytest.fixture(scope="session")
 def unlabeled():
     return answered_rows(600, seed=1)
+
+
+__all__ = ["one_thread", "tiny_model"]

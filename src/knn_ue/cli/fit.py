@@ -4,7 +4,7 @@ import json
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,6 +23,8 @@ from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import recommended_method
 
 _RANKS_ONLY = 100  # labeled answers; with fewer, scores rank but are not calibrated better than a constant
+
+SetChoice = Literal["lac", "aps", "raps", "class"]
 
 if TYPE_CHECKING:
     from knn_ue.data.columns import ColumnNames
@@ -107,6 +109,18 @@ def fit(
             metavar="D", help="Allowed failure probability of the promised precision.", rich_help_panel="Decisions"
         ),
     ] = 0.1,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            metavar="C",
+            help="Give each answer the set of labels that holds the right one in a share of C of the rows.",
+            rich_help_panel="Decisions",
+        ),
+    ] = None,
+    set_method: Annotated[
+        SetChoice,
+        typer.Option(help="How the sets of --coverage are formed; class: for each label.", rich_help_panel="Decisions"),
+    ] = "lac",
     decision: Annotated[
         list[str] | None,
         typer.Option(
@@ -203,6 +217,8 @@ def fit(
                 target_precision=target_precision,
                 target_risk=target_risk,
                 delta=delta,
+                coverage=coverage,
+                set_method=set_method,
                 decisions=decisions,
                 false_alarm_rate=false_alarm_rate,
                 **columns,
@@ -232,6 +248,8 @@ def fit(
             target_precision=target_precision,
             target_risk=target_risk,
             delta=delta,
+            coverage=coverage,
+            set_method=set_method,
             decisions=decisions,
             false_alarm_rate=false_alarm_rate,
             robust=robust,

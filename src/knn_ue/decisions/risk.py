@@ -10,7 +10,7 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, bool_vector, float_vector
 from knn_ue.decisions.betting import Units, climb, rank_within, risk_bound_of, rungs, units_needed
-from knn_ue.decisions.contract import ABSTAINED, Scored
+from knn_ue.decisions.contract import ABSTAINED, Losses, Scored
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import from_plain
 
@@ -81,6 +81,19 @@ class RiskThreshold:
             withheld |= rank_within(scored.confidence, scored.sentence) >= self.cap
         return [{ABSTAINED: value} for value in withheld.tolist()]
 
+    def losses(self, scored: Scored, /) -> Losses | None:
+        """Return what labeled answers say of the promise; None where nothing was promised."""
+        if self.threshold is None:
+            return None
+        if scored.correct is None:
+            raise InvalidInputError("a promise is watched on rows with labels: pass Scored(correct=...)")
+        if self.unit == "row" or self.cap is None:
+            given = (scored.confidence >= self.threshold).astype(np.float64)
+            return Losses(shown=given, wrong=given * ~scored.correct, risk=self.target_risk, cap=1)
+        units = _units(scored, weighted=self.unit == "document")
+        shown, wrong = units.all_counts(self.threshold, self.cap)
+        return Losses(shown=shown, wrong=wrong, risk=self.target_risk, cap=self.cap)
+
     def to_plain(self) -> dict[str, Any]:
         """Return the numbers as plain JSON."""
         return asdict(self)
@@ -111,19 +124,19 @@ class RiskThreshold:
         return self.n_answered / self.n if self.found else 0.0
 
     def __str__(self) -> str:
-        units, goal = f"{self.n_units} held-out {self.unit}s", _percent(1 - self.target_risk)
+        units, goal = f"{self.n_units} held-out {self.unit}s", percent(1 - self.target_risk)
         if self.found:
             return (
-                f"at least {goal} of the answers given are right, with probability {_percent(1 - self.delta)}: counted "
+                f"at least {goal} of the answers given are right, with probability {percent(1 - self.delta)}: counted "
                 f"over the answers with a score of at least {self.threshold:.4g}{self._cap_words()} in {self.unit}s "
                 f"drawn like the {units}, where {self.n_answered} of {self.n} were given and {self.n_errors} of them "
-                f"wrong, which bounds their share by {_percent(self.bound)}; void for other kinds of {self.unit}s and "
+                f"wrong, which bounds their share by {percent(self.bound)}; void for other kinds of {self.unit}s and "
                 "once the model, its examples or its scores change"
             )
         can = (
-            f"and no precision of at least {_percent(1 - _RISKS[-1])} can"
+            f"and no precision of at least {percent(1 - _RISKS[-1])} can"
             if self.best_risk is None
-            else f"{_percent(1 - self.best_risk)} can"
+            else f"{percent(1 - self.best_risk)} can"
         )
         if self.n_needed is not None:
             more = f"about {_about(self.n_needed - self.n_units):,} more are needed for {goal}"
@@ -145,7 +158,12 @@ def _about(count: int) -> int:
     return -(-count // step) * step
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a share with three digits.
+
+    >>> percent(0.95)
+    '95 %'
+    """
     return f"{100 * share:.3g} %"
 
 
@@ -158,7 +176,7 @@ def _chosen(held_out: Scored, correct: BoolArray, risk: float, delta: float) -> 
 def _needed(held_out: Scored, correct: BoolArray, risk: float, delta: float) -> int | None:
     if held_out.sentence is None and held_out.document is None:
         return answers_needed(held_out.confidence, correct, target_risk=risk, delta=delta)
-    units = _units(held_out, held_out)
+    units = _units(held_out, weighted=held_out.document is not None)
     return units_needed(units, rungs(units), risk=risk, delta=delta)
 
 
@@ -219,8 +237,9 @@ def choose_for_units(held_out: Scored, *, target_risk: float, delta: float = 0.1
     from the rows themselves, their labels unseen, and the promise holds in approximation only.
     """
     check_risk(target_risk, delta)
-    units = _units(held_out, held_out)
-    others = units if held_out.others is None else _units(held_out.others, held_out)
+    weighted = held_out.document is not None
+    units = _units(held_out, weighted=weighted)
+    others = units if held_out.others is None else _units(held_out.others, weighted=weighted)
     labeled = held_out.others is not None and held_out.others.correct is not None
     n_passed, rung = climb(units, rungs(others), risk=target_risk, delta=delta, others=others if labeled else None)
     result = RiskThreshold(
@@ -243,9 +262,8 @@ def choose_for_units(held_out: Scored, *, target_risk: float, delta: float = 0.1
     )
 
 
-def _units(scored: Scored, held_out: Scored) -> Units:
-    """Return the answers by document where the held-out ones say theirs, else by sentence."""
-    weighted = held_out.document is not None
+def _units(scored: Scored, *, weighted: bool) -> Units:
+    """Return the answers by document, which are weighted, or else by sentence."""
     number = scored.document if weighted else scored.sentence
     if number is None:
         raise InvalidInputError(
@@ -303,23 +321,6 @@ def rows_needed(target_risk: float, delta: float) -> int:
     return math.ceil(math.log(delta) / math.log1p(-target_risk))
 
 
-def threshold_for(target_precision: float | None, target_risk: float | None, delta: float) -> tuple[RiskThreshold, ...]:
-    """Return the threshold to fit for a target precision or, its complement, a target risk; none where none is named.
-
-    >>> [promise.target_risk for promise in threshold_for(0.95, None, 0.1)]
-    [0.05]
-    """
-    if target_precision is None:
-        return () if target_risk is None else (RiskThreshold(target_risk=target_risk, delta=delta),)
-    if target_risk is not None:
-        raise InvalidInputError(
-            "target_precision and target_risk are two names for one promise: pass one of them",
-            shell="--target-precision and --target-risk are two names for one promise: pass one of them",
-        )
-    _check_share(target_precision, "target_precision", "0.95 for 95 %")
-    return (RiskThreshold(target_risk=round(1.0 - target_precision, 12), delta=delta),)
-
-
 def warn_of_abstention(threshold: RiskThreshold | None) -> None:
     """Warn the caller of `fit` where nothing can be promised."""
     if threshold is not None and not threshold.found:
@@ -329,10 +330,11 @@ def warn_of_abstention(threshold: RiskThreshold | None) -> None:
 def check_risk(target_risk: float, delta: float) -> None:
     """Raise unless both are strictly between 0 and 1."""
     for name, value in (("target_risk", target_risk), ("delta", delta)):
-        _check_share(value, name, "0.05 for 5 %")
+        check_share(value, name, "0.05 for 5 %")
 
 
-def _check_share(value: float, name: str, example: str) -> None:
+def check_share(value: float, name: str, example: str) -> None:
+    """Raise unless it is strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
         rule = f"must lie strictly between 0 and 1, got {value!r}: try {example}"
         raise InvalidInputError(f"{name} {rule}", shell=f"--{name.replace('_', '-')} {rule}")

@@ -117,7 +117,8 @@ class Transaction:
         """Remove examples by id, added ones and others."""
         self._database.executemany("delete from added where id = ?", ((number,) for number in ids.tolist()))
         self._database.executemany(
-            "insert or ignore into removed values (?, ?)", ((number, self.number) for number in ids.tolist())
+            "insert or ignore into removed values (?, ?, ?)",
+            ((*row, _crc(row)) for row in ((number, self.number) for number in ids.tolist())),
         )
         self.is_change = True
 
@@ -299,7 +300,11 @@ def _has(database: sqlite3.Connection) -> bool:
 
 
 def _next_id(database: sqlite3.Connection) -> int:
-    said = database.execute("select coalesce(max(seq), -1) from sqlite_sequence where name = 'added'").fetchone()[0]
+    # SQLite's own count has no checksum: no id that a row ever had is given again, whatever it says.
+    said = database.execute(
+        "select coalesce(max(id), -1) from (select seq as id from sqlite_sequence where name = 'added' "
+        "union all select max(id) from added union all select max(id) from removed)"
+    ).fetchone()[0]
     if not isinstance(said, int):
         raise StorageError(f"its next id is no number: {RESTORE}")
     return said + 1
@@ -307,15 +312,15 @@ def _next_id(database: sqlite3.Connection) -> int:
 
 def _news(database: sqlite3.Connection, head: Head, since: int, after_id: int, n_columns: int) -> News:
     rows = database.execute("select * from added where id > ? order by id", (after_id,)).fetchall()
-    removed = database.execute("select id from removed where change > ? order by id", (since,)).fetchall()
+    removed = database.execute("select * from removed where change > ? order by id", (since,)).fetchall()
     parts = database.execute("select name, state, arrays, crc from parts where change > ?", (since,)).fetchall()
-    if any(_crc(row[:-1]) != row[-1] for row in (*rows, *parts)):
+    if any(_crc(row[:-1]) != row[-1] for row in (*rows, *removed, *parts)):
         raise StorageError(f"a change does not match its checksum: it is damaged; {RESTORE}")
     return News(
         head=head,
         next_id=_next_id(database),
         added=_added(rows, n_columns),
-        removed=np.array([number for (number,) in removed], dtype=np.int64),
+        removed=np.array([number for number, *_ in removed], dtype=np.int64),
         parts={name: StoredPart(state=state, arrays=arrays) for name, state, arrays, _ in parts},
     )
 

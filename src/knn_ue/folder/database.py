@@ -4,13 +4,17 @@ No write-ahead log: it needs shared memory, which network file systems lack, and
 a copy would miss.
 """
 
+import errno
+import fcntl
 import os
 import sqlite3
 import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Condition, get_ident
 from urllib.parse import quote
 
@@ -26,13 +30,14 @@ TABLES = {
     "added": """create table added (
         id integer primary key autoincrement, label integer not null, text text, vector blob not null,
         crc integer not null) strict""",
-    "removed": "create table removed (id integer primary key, change integer not null) strict",
+    "removed": "create table removed (id integer primary key, change integer not null, crc integer not null) strict",
     "parts": """create table parts (
         name text primary key, state text, arrays blob, change integer not null, crc integer not null) strict""",
     "requests": """create table requests (
         key text primary key, asked text not null, answer text not null, at integer not null) strict""",
 }
 _BUILT_IN = {"sqlite_sequence", "sqlite_autoindex_parts_1", "sqlite_autoindex_requests_1"}
+_NO_LOCK = "its file system cannot lock files; keep the folder on a local disk"
 _NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_UNLOCK", "SQLITE_IOERR_CHECKRESERVEDLOCK")
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_MISMATCH")
 
@@ -87,6 +92,7 @@ def connected(folder: Path, wait: float, *, create: bool = False) -> Iterator[sq
     with no_fork, _database_errors(path, wait):
         with storage_errors(f"{path} cannot be used", "check its permissions"):
             _check_files(path, create=create)
+            _check_locks(folder)
         mode = "rwc" if create else "rw"
         database = sqlite3.connect(
             f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=wait, isolation_level=None
@@ -124,6 +130,17 @@ def _check_files(path: Path, *, create: bool) -> None:
                 raise StorageError(f"{journal} names other files, as none of ours does: do not trust this folder")
 
 
+@cache
+def _check_locks(folder: Path) -> None:
+    """Raise where a file system says that it cannot lock now: SQLite would take that for another writer, and wait."""
+    try:
+        with TemporaryFile(dir=folder) as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno == errno.ENOLCK:
+            raise StorageError(f"{folder} cannot be used ({error.strerror}): {_NO_LOCK}") from error
+
+
 def _check_tables(database: sqlite3.Connection, path: Path) -> None:
     found = dict(database.execute("select name, sql from sqlite_schema").fetchall())
     if found and {name: sql for name, sql in found.items() if name not in _BUILT_IN} != _SCHEMA:
@@ -138,6 +155,8 @@ def _database_errors(path: Path, wait: float) -> Iterator[None]:
     """Turn what SQLite reports into one sentence."""
     try:
         yield
+    except UnicodeDecodeError as error:  # what SQLite says of a damaged schema quotes it
+        raise StorageError(f"{path} cannot be used (its schema is no text): {RESTORE}") from error
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
         said = f"{path} cannot be used ({error})"
@@ -145,7 +164,7 @@ def _database_errors(path: Path, wait: float) -> Iterator[None]:
             said = f"{path.parent} is still being written by another process after {wait:.3g} s: nothing was changed"
             raise StorageError(f"{said}, try again") from error
         if name in _NO_LOCKS or name.startswith("SQLITE_PROTOCOL"):
-            raise StorageError(f"{said}: its file system cannot lock files; keep the folder on a local disk") from error
+            raise StorageError(f"{said}: {_NO_LOCK}") from error
         if name.startswith(_DAMAGED) or isinstance(error, sqlite3.DataError) or "decode" in str(error):
             raise StorageError(f"{said}: {RESTORE}") from error
         if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):

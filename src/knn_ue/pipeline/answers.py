@@ -34,7 +34,7 @@ from knn_ue.entities import find_entities
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import ENTITIES, SENTENCES, Familiarity, span_means
 from knn_ue.pipeline.entity_answers import explain_sentences, sentence_answers
-from knn_ue.pipeline.fitted import class_names, decide, most_likely, nearest
+from knn_ue.pipeline.fitted import Fitted, class_names, decide, most_likely, nearest
 from knn_ue.types import Outputs, Prediction
 from knn_ue.verifying import OTHER
 
@@ -151,6 +151,18 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
     )
 
 
+def rated_rows(fitted: Fitted) -> tuple[FloatArray, BoolArray, str]:
+    """Return score and correctness of the labeled rows that say most of new ones, and in words which these are."""
+    if fitted.held_out.any():
+        rows = fitted.validation.take(fitted.held_out)
+        return *scored_answers(rows, fitted.calibrator), "held-out rows"
+    rows, as_new = fitted.validation, fitted.calibrator.scores_as_new()
+    if as_new is not None:
+        right: BoolArray = rows.predicted == rows.require_labels("the scores of labeled rows")
+        return as_new, right, "labeled rows, each scored as if it were new"
+    return *scored_answers(rows, fitted.calibrator), "validation rows, on which scores were fitted"
+
+
 def scored_answers(
     outputs: Outputs, calibrator: Calibrator, found: Found | None = None
 ) -> tuple[FloatArray, BoolArray]:
@@ -182,6 +194,9 @@ def _text_answers(
     answers = []
     for row, predicted in enumerate(prediction.predicted.tolist()):
         label, would_be = decided[row].about(names[predicted])
+        labels = decided[row].labels
+        if labels is not None and calibrator.judges_given:  # what is no label is in no set
+            labels = tuple(label for label in labels if label in names[: _n_labels(names)])
         answers.append(
             Answer(
                 label=label,
@@ -191,6 +206,7 @@ def _text_answers(
                 would_be=would_be,
                 probabilities=likely[row],
                 alternatives=others[row],
+                set=labels,
                 decisions=decided[row].fields,
                 neighbors=near[row],
             )
@@ -202,12 +218,16 @@ def _alternatives(prediction: Prediction, names: Sequence[str]) -> Sequence[dict
     """Return the likeliest labels beside each given answer, with their probabilities."""
     rest = prediction.probs.copy()
     rest[np.arange(len(rest)), prediction.predicted] = -1.0
-    if OTHER in names:
-        rest[:, list(names).index(OTHER) :] = -1.0  # what is no label is no alternative
+    rest[:, _n_labels(names) :] = -1.0  # what is no label is no alternative
     return [
         {name: share for name, share in (shares or {}).items() if share >= 0}
         for shares in most_likely(rest, names, _OTHERS)
     ]
+
+
+def _n_labels(names: Sequence[str]) -> int:
+    """Return how many of the classes are labels: those before the one for all other answers."""
+    return list(names).index(OTHER) if OTHER in names else len(names)
 
 
 OfRow = TypeVar("OfRow", bound=Answer | Explanation)

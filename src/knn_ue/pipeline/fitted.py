@@ -11,7 +11,7 @@ from knn_ue.answers import NeighborExample, nearest_examples
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, read_only
 from knn_ue.calibrators.contract import Calibrator, Found
 from knn_ue.decisions import Decision, RiskThreshold, Scored
-from knn_ue.decisions.contract import ABSTAINED
+from knn_ue.decisions.contract import ABSTAINED, SET
 from knn_ue.encoding.contract import Encoder
 from knn_ue.errors import InvalidInputError, NotFittedError
 from knn_ue.familiarity import ROWS, Familiarity
@@ -262,10 +262,11 @@ def class_names(outputs: Outputs) -> Sequence[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What was decided about one answer: whether to withhold it, and what the decisions add to it."""
+    """What was decided about one answer: whether to withhold it, its set of labels, and what decisions add to it."""
 
     abstained: bool
     fields: Mapping[str, Any] | None
+    labels: tuple[str, ...] | None = None
 
     def about(self, value: str) -> tuple[str | None, str | None]:
         """Return the label, tag or type to give, and the one it would have been.
@@ -284,13 +285,16 @@ def decide(scored: Scored, decisions: Sequence[Decision], abstain_below: Sequenc
     n_answers = len(scored.confidence)
     added: list[dict[str, Any]] = [{} for _ in range(n_answers)]
     abstained = [False] * n_answers
+    sets: list[tuple[str, ...] | None] = [None] * n_answers
     for decision in decisions if n_answers else ():
         for row, fields in zip(range(n_answers), decision.fields(scored), strict=True):
             added[row] |= fields
             abstained[row] |= bool(added[row].pop(ABSTAINED, False))
+            if SET in added[row]:
+                sets[row] = tuple(added[row].pop(SET))
     return [
-        Decided(abstained=by_decision if least is None else score < least, fields=fields or None)
-        for score, least, by_decision, fields in zip(
-            scored.confidence.tolist(), abstain_below, abstained, added, strict=True
+        Decided(abstained=by_decision if least is None else score < least, fields=fields or None, labels=labels)
+        for score, least, by_decision, fields, labels in zip(
+            scored.confidence.tolist(), abstain_below, abstained, added, sets, strict=True
         )
     ]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from knn_ue.answers import AnswerList, AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.data.columns import ColumnNames, Columns
-from knn_ue.decisions import Decision
-from knn_ue.decisions.risk import threshold_for, warn_of_abstention
+from knn_ue.decisions import Decision, SetMethod, promised, warn_of_abstention
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions
 from knn_ue.encoding.given import GivenAnswers
 from knn_ue.errors import InvalidInputError
@@ -26,7 +25,7 @@ from knn_ue.pipeline.folder import OpenedFolder, load_pipeline, save_changes, sa
 from knn_ue.pipeline.rows import Rows, input_examples, iter_examples
 from knn_ue.progress import as_progress
 from knn_ue.stores import IndexOptions
-from knn_ue.tasks import Task
+from knn_ue.tasks import TASKS, Task
 from knn_ue.types import Outputs, Progress
 from knn_ue.verifying import OTHER, Reader
 
@@ -155,6 +154,8 @@ class UncertaintyPipeline(Adjustable):
         target_precision: float | None = None,
         target_risk: float | None = None,
         delta: float = 0.1,
+        coverage: float | None = None,
+        set_method: SetMethod = "lac",
         decisions: Sequence[Decision] = (),
         false_alarm_rate: float = FALSE_ALARM_RATE,
         robust: bool = False,
@@ -195,13 +196,18 @@ class UncertaintyPipeline(Adjustable):
         1 - `delta` at least that share of the answers given are right; `target_risk` is its complement, `promises` say
         what is promised. This holds in domain only, and only if the validation rows did not stop the training early. In
         tagging an answer is an entity; entities the model misses are not counted. Where nothing can be promised, a
-        warning says what could, and every answer is an abstention unless `abstain_below` is given.
+        warning says what could, and every answer is an abstention unless `abstain_below` is given. With `coverage` an
+        answer's `set` holds the right label that often, by the `set_method` lac, aps, raps or class.
         """
-        risk = threshold_for(target_precision, target_risk, delta)
+        if coverage is not None and TASKS[self.task].is_tagging:
+            raise InvalidInputError(
+                "coverage is for texts and pairs, whose rows are independent: leave it out in tagging"
+            )
+        promises = promised(target_precision, target_risk, delta, coverage, set_method)
         if self.encoder.gives_answers:
             if validation_rows is not None:
                 raise InvalidInputError("answers are fitted on one set of labeled rows, got two: pass fit(rows)")
-            self._fit_answers(train_rows, (*risk, *decisions), Columns(**columns), seed, false_alarm_rate)
+            self._fit_answers(train_rows, (*promises, *decisions), Columns(**columns), seed, false_alarm_rate)
             return self
         if validation_rows is None:
             raise InvalidInputError("fit needs training and validation rows, got one set: pass fit(train, validation)")
@@ -211,7 +217,7 @@ class UncertaintyPipeline(Adjustable):
             store=store,
             n_neighbors=n_neighbors,
             max_stored=max_stored,
-            decisions=(*risk, *decisions),
+            decisions=(*promises, *decisions),
             false_alarm_rate=false_alarm_rate,
             robust=robust,
             verifier=verifier,

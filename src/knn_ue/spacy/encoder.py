@@ -166,7 +166,7 @@ class SpacyEncoder(Encoder):
 
 @dataclass(frozen=True, kw_only=True)
 class _StoredPart:
-    """What the meta.json of the component's folder holds of its encoder."""
+    """What the component's folder holds of its encoder."""
 
     types: tuple[str, ...]
     renamed: dict[str, str]

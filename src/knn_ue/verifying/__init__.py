@@ -8,11 +8,14 @@ from knn_ue.verifying.readers import (
     READERS,
     EmbeddingReader,
     Reader,
+    WordReader,
+    WordVectors,
     choose_reader,
     open_reader,
     read_inputs,
     read_outputs,
     read_pairs,
+    word_reader,
 )
 from knn_ue.verifying.spans import SpanParams, SpanVerifier, fit_spans
 from knn_ue.verifying.views import FittedView, RawView, RawViews, SparseRows, take_rows
@@ -34,6 +37,8 @@ __all__ = [
     "SpanVerifier",
     "SparseRows",
     "VerdictExplanation",
+    "WordReader",
+    "WordVectors",
     "answer_numbers",
     "choose_reader",
     "compare",
@@ -47,4 +52,5 @@ __all__ = [
     "read_outputs",
     "read_pairs",
     "take_rows",
+    "word_reader",
 ]

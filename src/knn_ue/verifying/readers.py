@@ -7,8 +7,9 @@ labeled rows (`views`). Whatever gives one vector per text, an encoder or an emb
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from time import perf_counter
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.types import Outputs
 from knn_ue.verifying.instant import InstantReader
 from knn_ue.verifying.labels import LabelVerifier, fit_labels
+from knn_ue.verifying.named import KNOWN, is_folder, open_encoder
 from knn_ue.verifying.views import RawView, SparseRows
 
 Pair = tuple[str, str]
@@ -33,6 +35,40 @@ class Reader(Protocol):
     def read(self, texts: Sequence[str]) -> Mapping[str, RawView]:
         """Return the raw views of n texts, always under the same names."""
         ...
+
+
+@runtime_checkable
+class WordReader(Protocol):
+    """What also reads words, for the verifier of spans."""
+
+    @property
+    def name(self) -> str:
+        """What folders and reports call it."""
+        ...
+
+    def read_words(self, sentences: Sequence[Sequence[str]]) -> FloatArray:
+        """Return one vector per word (words, d), of one sentence after another."""
+        ...
+
+
+class WordVectors:
+    """One vector per word from a function, `embed` (the words of sentences -> (words, d)): your own encoder.
+
+    >>> reader = WordVectors("lengths", lambda sentences: [[float(len(word))] for words in sentences for word in words])
+    >>> reader.read_words([["a", "bc"], ["def"]]).ravel().tolist()
+    [1.0, 2.0, 3.0]
+    """
+
+    def __init__(self, name: str, embed: Callable[[Sequence[Sequence[str]]], object]) -> None:
+        self.name = name
+        self._embed = embed
+
+    def read_words(self, sentences: Sequence[Sequence[str]]) -> FloatArray:
+        """Return one vector per word (words, d), of one sentence after another."""
+        vectors = float_matrix(self._embed(sentences), f"what {self.name} returned")
+        if len(vectors) != (n_words := sum(map(len, sentences))):
+            raise InvalidInputError(f"{self.name} must return one vector per word, got {len(vectors)} for {n_words}")
+        return vectors
 
 
 class EmbeddingReader:
@@ -59,14 +95,32 @@ class EmbeddingReader:
         return {"embedding": vectors, **others}
 
 
-READERS: dict[str, Callable[[], Reader]] = {InstantReader.name: InstantReader}
+READERS: dict[str, Callable[[], Reader]] = {
+    InstantReader.name: InstantReader,
+    **{name: partial(open_encoder, name) for name in KNOWN},
+}
 
 
+@lru_cache(maxsize=4)  # an encoder is loaded once
 def open_reader(name: str) -> Reader:
-    """Return the reader that is registered under this name."""
-    if name not in READERS:
-        raise InvalidInputError(f"reader must be one of {', '.join(map(repr, sorted(READERS)))}, got {name!r}")
-    return READERS[name]()
+    """Return the reader that is registered under this name, an encoder in this folder, or one of the Hub's."""
+    if name in READERS:
+        return READERS[name]()
+    if "/" in name or is_folder(name):
+        return open_encoder(name)
+    raise InvalidInputError(
+        f"reader must be one of {', '.join(map(repr, sorted(READERS)))}, a folder, or a repository owner/name, "
+        f"got {name!r}"
+    )
+
+
+def word_reader(reader: Reader) -> WordReader:
+    """Return a reader that gives word vectors; raise where it does not."""
+    if not isinstance(reader, WordReader):
+        raise InvalidInputError(
+            f"the reader {reader.name!r} gives no word vectors, which entities need: choose 'minilm' or 'gte-small'"
+        )
+    return reader
 
 
 def read_pairs(reader: Reader, pairs: Sequence[Pair]) -> dict[str, RawView]:

@@ -9,7 +9,7 @@ from knn_ue.adapting import Adaptation
 from knn_ue.adapting.check import cross_validated
 from knn_ue.metrics import reliability_bins
 from knn_ue.pipeline import Fitted
-from knn_ue.pipeline.answers import scored_answers
+from knn_ue.pipeline.answers import rated_rows
 
 _STEPS = 200
 _BINS = 5
@@ -35,13 +35,9 @@ class RiskCurve:
 
 def risk_curve(fitted: Fitted) -> RiskCurve:
     """Return the curve over the rows kept for the threshold, or all validation rows where none were."""
-    kept_apart = bool(fitted.held_out.any())
-    rows = fitted.validation.take(fitted.held_out) if kept_apart else fitted.validation
-    as_new = None if kept_apart else fitted.calibrator.scores_as_new()
-    if as_new is None:
-        confidence, correct = scored_answers(rows, fitted.calibrator)
-    else:
-        confidence, correct = as_new, rows.predicted == rows.require_labels("the curve")
+    rows = fitted.validation
+    kept_apart, as_new = bool(fitted.held_out.any()), fitted.calibrator.scores_as_new() is not None
+    confidence, correct, _ = rated_rows(fitted)
     order = np.argsort(confidence, kind="stable")
     ordered = confidence[order]
     wrong_above = np.append(np.cumsum(~correct[order][::-1])[::-1], 0)
@@ -52,15 +48,15 @@ def risk_curve(fitted: Fitted) -> RiskCurve:
     first = np.searchsorted(ordered, thresholds, side="left")
     given = len(ordered) - first
     wrong = wrong_above[first]
-    is_entities = rows.groups is not None and len(confidence) != len(rows)
+    is_entities = rows.groups is not None and len(confidence) != int(fitted.held_out.sum() if kept_apart else len(rows))
     return RiskCurve(
         thresholds=thresholds.tolist(),
         coverage=(given / max(len(ordered), 1)).tolist(),
         risk=[float(w / g) if g else None for w, g in zip(wrong.tolist(), given.tolist(), strict=True)],
         n=len(ordered),
         unit="entities" if is_entities else "words" if rows.groups is not None else "rows",
-        kept_apart=kept_apart or as_new is not None,
-        as_new=as_new is not None,
+        kept_apart=kept_apart or as_new,
+        as_new=as_new and not kept_apart,
     )
 
 

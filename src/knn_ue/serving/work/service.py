@@ -129,7 +129,7 @@ class Service:
                     replace(done.outputs, labels=labels),
                     learning,
                     n_rows=n_rows_of(examples, tagging=done.outputs.groups is not None),
-                    weights=weights_of(examples),
+                    weights=None if learning.domain is None else weights_of(examples),
                     asked=asked,
                 )
             except ModelChangedError:
