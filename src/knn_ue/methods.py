@@ -25,7 +25,7 @@ from knn_ue.calibrators import (
 from knn_ue.calibrators.contract import calibrator_kind
 from knn_ue.encoding.contract import Encoder, EncoderOptions
 from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
-from knn_ue.folder import Part, open_folder
+from knn_ue.folder import Part, open_as
 from knn_ue.stores import IndexOptions, NeighborStore, build_store
 from knn_ue.tasks import Task
 from knn_ue.training.method import TrainingMethod
@@ -217,7 +217,7 @@ def recommended_method(name: str, task: Task) -> str:
 
 def load_calibrator(path: str | Path) -> Calibrator:
     """Open a folder that the `save` of any calibrator wrote; what it returns is fitted, of the class that was saved."""
-    return calibrator_from_part(open_folder(path))
+    return open_as(path, calibrator_from_part)
 
 
 def calibrator_from_part(part: Part, *, stores: Stores | None = None) -> Calibrator:
