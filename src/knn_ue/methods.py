@@ -18,6 +18,7 @@ from knn_ue.calibrators import (
     KnnUEEntity,
     MahalanobisScaling,
     SoftmaxResponse,
+    SpanVerdict,
     Stores,
     TemperatureScaling,
     Verdict,
@@ -134,6 +135,13 @@ METHODS = Methods(
             summary="a small independent reader that judges the answer",
             reads_training=False,
             only_tasks=("text-classification", "text-pair"),
+        ),
+        "span-verdict": Method(
+            calibrator=SpanVerdict,
+            make=lambda _train, _search: SpanVerdict(),
+            summary="a small independent reader of words that judges marked entities",
+            reads_training=False,
+            only_tasks=("token-classification",),
         ),
         "mc-dropout": softmax_of(TrainingMethod, "the mean over 20 passes with dropout", passes=20),
         "mahalanobis": Method(
