@@ -14,6 +14,7 @@ from knn_ue.calibrators.knn import KnnUE
 from knn_ue.calibrators.knn_entity import KnnUEEntity
 from knn_ue.calibrators.mahalanobis import ClassStatistics, MahalanobisScaling
 from knn_ue.calibrators.softmax import SoftmaxResponse
+from knn_ue.calibrators.span_verdict import SpanVerdict
 from knn_ue.calibrators.temperature import TemperatureScaling
 from knn_ue.calibrators.verdict import Verdict
 from knn_ue.calibrators.verified import Verified, VerifiedInDomain
@@ -28,6 +29,7 @@ __all__ = [
     "LogitScaling",
     "MahalanobisScaling",
     "SoftmaxResponse",
+    "SpanVerdict",
     "Stores",
     "TaggedAnswer",
     "TemperatureScaling",

@@ -21,7 +21,7 @@ from knn_ue.adapting import LARGEST, rescale
 from knn_ue.arrays import MAX_CLASSES, BoolArray, FloatArray, check_positive, softmax
 from knn_ue.entities import EntityExplanation, SentenceReading
 from knn_ue.errors import InvalidInputError, NotFittedError
-from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_folder, to_plain, write_folder
+from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_as, to_plain, write_folder
 from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
 from knn_ue.stores import FolderStore, NeighborStore, open_store
@@ -258,7 +258,7 @@ class Calibrator(Shown, ABC):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Open a folder that `save` wrote."""
-        return cls.from_part(open_folder(path, kind=cls.kind))
+        return open_as(path, cls.from_part, kind=cls.kind)
 
     def to_part(self) -> Part:
         """Return what a folder holds of it, stores included."""
