@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,3 +65,9 @@ def test_a_file_of_others_is_left_alone(tmp_path):
 def test_the_shell_refuses_another_size_or_another_demo():
     assert "has no other size" in run("demo", "answers", "--quick").output
     assert "is not one of answers" in run("demo", "answer").output
+
+
+def test_the_guide_shows_what_it_prints(made):
+    page = (Path(__file__).parents[2] / "docs" / "answers.md").read_text(encoding="utf-8")
+
+    assert "\n".join(made.sentences) in page

@@ -79,7 +79,7 @@ def _answers(out: Path) -> None:
 
     result = run_answers_demo(out)
     for sentence in result.sentences:
-        typer.echo(f"{sentence}.")
+        typer.echo(sentence)
     for explanation in result.explanations:
         typer.echo(f"\n{explanation}")
     typer.echo(f"\nreport: {result.report}")

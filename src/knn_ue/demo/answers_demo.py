@@ -100,7 +100,7 @@ def _says(rows: Rows) -> str:
     right = float(np.mean([row["answer"] == row["label"] for row in rows]))
     return (
         f"Your LLM says that it is {percent(usual)} sure in {count} of {len(rows)} answers, and it is right "
-        f"{percent(right)} of the time"
+        f"{percent(right)} of the time."
     )
 
 
@@ -111,8 +111,8 @@ def _trusted(divided: Triage, right: BoolArray, own: FloatArray) -> tuple[str, s
     kept, alone = right[divided.through], right[surest]
     return (
         f"Here is which {percent(n_through / n_rows)} of {n_rows} new answers you can trust at 95 % precision: "
-        f"{int(kept.sum())} of these {n_through} are right ({percent(float(kept.mean()))})",
-        f"Of the {n_through} answers of which the LLM itself is surest, {percent(float(alone.mean()))} are right",
+        f"{int(kept.sum())} of these {n_through} are right ({percent(float(kept.mean()))}).",
+        f"Of the {n_through} answers of which the LLM itself is surest, {percent(float(alone.mean()))} are right.",
     )
 
 
@@ -122,7 +122,7 @@ def _first(divided: Triage, right: BoolArray) -> str:
     by_chance = _QUEUE_SHOWN * all_wrong / len(right)
     return (
         f"The first {_QUEUE_SHOWN} answers that a person looks at hold {found} of the {all_wrong} errors; "
-        f"{_QUEUE_SHOWN} at random hold about {by_chance:.0f}"
+        f"{_QUEUE_SHOWN} at random hold about {by_chance:.0f}."
     )
 
 
