@@ -1,6 +1,7 @@
 """The study of given spans: what real extractors answered, the verifier beside its plain rivals.
 
-    python benchmarks/spans_study.py --data FOLDER --cells CELLS --page docs/verifier_spans_results.md [--reader minilm]
+    python benchmarks/spans_study.py --data FOLDER --cells CELLS --page docs/verifier_spans_results.md --reader minilm \
+        --reader gte-small
 
 `--data` holds `conllpp_test.txt` (CoNLL++, the repository ZihanWangKi/CrossWeigh, `data/`) and the four `*.csv` of
 `benchmarks/` of the repository predibase/json-mode-benchmark: an answer per sentence, of a language model that was
@@ -145,9 +146,10 @@ def page(cells: Path, readers: list[str]) -> str:
         "3,453 sentences of CoNLL++ (Wang et al., 2019), each answered by four extractors; an entity is right if its "
         "type, first and last word are. m sentences are labeled, the spans of all others are scored: mean over draws "
         "± standard deviation. Strings that are not in their sentence (1 in 200 of the fine-tuned, 1 in 40 of the "
-        "prompted model) are wrong without a verifier and left out. Slopes and settings come from other data (spaCy on "
-        "five other sets, see `spans.py`), none of these sentences was tuned on. No extractor here says how sure it "
-        "is, so what an own score adds is not measured.",
+        "prompted model) are wrong without a verifier and left out. Slopes and strengths come from spaCy on five other "
+        "sets (`benchmarks/span_slopes.py`). One choice, log-odds in place of probabilities as features, was made after "
+        "three draws of these sentences, where it was better for all extractors. No extractor here says how sure it is, "
+        "so what an own score adds is not measured.",
         "",
         "Made by `python benchmarks/spans_study.py`, whose docstring names the data; they are no part of this project.",
         "",
