@@ -251,7 +251,8 @@ class HuggingFaceEncoder(Encoder):
 
     def to_part(self) -> EncoderPart:
         """Return options and model: the name and commit of one from the hub, otherwise a folder with its files."""
-        return part_with_model(self, self.source, self._write_files)
+        stored = _StoredEncoder(options=self.options, model=HubModel.of(self.source))
+        return part_with_model(self, self.source, self._write_files, stored)
 
     @classmethod
     def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:
