@@ -177,7 +177,7 @@ def ray(ue: Path, rows: Path, address: str | None) -> dict[str, Any]:
     from knn_ue.distributed import predict_files
 
     def pids() -> list[int]:
-        return processes(lambda entry: (entry / "cmdline").read_bytes().startswith(b"ray::_Predictor"))
+        return processes(lambda entry: (entry / "cmdline").read_bytes().startswith(b"ray::_answer"))
 
     n_rows, rate, cpu_rate = plain(ue, rows)
     found: dict[str, Any] = {"rows": n_rows, "load": os.getloadavg()[0]}

@@ -192,7 +192,7 @@ def classes_with(package: str, *methods: str) -> set[str]:
 CONCRETE = {
     "calibrators": heirs_of("calibrators", "Calibrator"),
     "stores": classes_with("stores", "search", "texts_of"),
-    "encoding": classes_with("encoding", "encode"),
+    "encoding": classes_with("encoding", "to_part", "from_part"),
 }
 
 

@@ -12,7 +12,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.methods import METHODS, make_calibrator
 from knn_ue.types import Outputs
 
-FAST = [name for name in METHODS if name != "density-softmax"]  # trains a flow each time
+FAST = [name for name in METHODS if name not in ("density-softmax", "span-verdict")]  # trains a flow each time
 LIMIT = 1e50
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from transformers import MPNetConfig, MPNetForSequenceClassification
 
-from knn_ue.encoding.huggingface import EncodingOptions, HuggingFaceEncoder
+from knn_ue.encoding.huggingface import HuggingFaceEncoder
+from knn_ue.encoding.options import EncodingOptions
 from knn_ue_reproduce.remembered_layers import remembered
 from tiny_models import save_tiny_model
 

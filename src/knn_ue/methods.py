@@ -14,10 +14,12 @@ from knn_ue.arrays import check_choice
 from knn_ue.calibrators import (
     Calibrator,
     DensityAwareCalibration,
+    EntityScores,
     KnnUE,
     KnnUEEntity,
     MahalanobisScaling,
     SoftmaxResponse,
+    SpanVerdict,
     Stores,
     TemperatureScaling,
     Verdict,
@@ -25,7 +27,7 @@ from knn_ue.calibrators import (
 from knn_ue.calibrators.contract import calibrator_kind
 from knn_ue.encoding.contract import Encoder, EncoderOptions
 from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
-from knn_ue.folder import Part, open_folder
+from knn_ue.folder import Part, open_as
 from knn_ue.stores import IndexOptions, NeighborStore, build_store
 from knn_ue.tasks import Task
 from knn_ue.training.method import TrainingMethod
@@ -135,6 +137,13 @@ METHODS = Methods(
             reads_training=False,
             only_tasks=("text-classification", "text-pair"),
         ),
+        "span-verdict": Method(
+            calibrator=SpanVerdict,
+            make=lambda _train, _search: SpanVerdict(),
+            summary="a small independent reader of words that judges marked entities",
+            reads_training=False,
+            only_tasks=("token-classification",),
+        ),
         "mc-dropout": softmax_of(TrainingMethod, "the mean over 20 passes with dropout", passes=20),
         "mahalanobis": Method(
             calibrator=MahalanobisScaling,
@@ -159,6 +168,13 @@ METHODS = Methods(
             make=lambda train, search: KnnUE(stored(train, search), n_neighbors=search.n_neighbors),
             summary="a weight from distances and labels",
             better_for={"token-classification": "knn-ue-entity"},
+        ),
+        "entity-scores": Method(
+            calibrator=EntityScores,
+            make=lambda _train, _search: EntityScores(),
+            summary="a probability for each entity and sentence, from what the tagger says of the words alone",
+            reads_training=False,
+            only_tasks=("token-classification",),
         ),
         "knn-ue-entity": Method(
             calibrator=KnnUEEntity,
@@ -217,7 +233,7 @@ def recommended_method(name: str, task: Task) -> str:
 
 def load_calibrator(path: str | Path) -> Calibrator:
     """Open a folder that the `save` of any calibrator wrote; what it returns is fitted, of the class that was saved."""
-    return calibrator_from_part(open_folder(path))
+    return open_as(path, calibrator_from_part)
 
 
 def calibrator_from_part(part: Part, *, stores: Stores | None = None) -> Calibrator:

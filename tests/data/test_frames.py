@@ -217,10 +217,10 @@ def test_words_come_before_texts_unless_the_texts_are_named():
     assert by_text.raw_text == "Ada wrote."
 
 
-def test_texts_without_words_cannot_be_labeled():
+def test_texts_to_tag_are_labeled_by_a_column_of_entities():
     with pytest.raises(InvalidInputError, match="missing: tokens, tags"):
         list(read_rows(pd.DataFrame(TEXTS), WORDS))
-    with pytest.raises(InvalidInputError, match="got text='body'"):
+    with pytest.raises(InvalidInputError, match="missing: body, label"):
         list(read_rows(pd.DataFrame(TEXTS), WORDS, columns=Columns(text="body")))
 
 

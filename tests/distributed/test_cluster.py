@@ -2,7 +2,8 @@
 
 import pytest
 
-from knn_ue.distributed.cluster import WorkerLostError, cluster
+from knn_ue.distributed.cluster import cluster, in_parts
+from knn_ue.errors import InvalidInputError
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # Ray takes a second to import
@@ -45,7 +46,7 @@ def test_a_node_that_is_late_twice_is_one_sentence(ray, monkeypatch):
     init, calls = failing(5, "The current node timed out during startup.")
     monkeypatch.setattr(ray, "init", init)
 
-    with pytest.raises(WorkerLostError, match="did not start on this machine within 30 s, twice: try again"):
+    with pytest.raises(InvalidInputError, match=r"no Ray cluster answers at this machine .*timed out during startup"):
         cluster(None, 1).__enter__()
 
     assert len(calls) == 2
@@ -55,7 +56,14 @@ def test_any_other_failure_is_not_tried_again(ray, monkeypatch):
     init, calls = failing(5, "something else")
     monkeypatch.setattr(ray, "init", init)
 
-    with pytest.raises(Exception, match="something else"):
+    with pytest.raises(InvalidInputError, match="something else"):
         cluster(None, 1).__enter__()
 
     assert len(calls) == 1
+
+
+def test_parts_hold_every_row_once_in_order():
+    assert list(in_parts(iter(range(7)), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(in_parts([], 3)) == []
+    with pytest.raises(InvalidInputError, match="part_rows must be a whole number of at least 1"):
+        next(in_parts([1], 0))

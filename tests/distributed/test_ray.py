@@ -16,7 +16,7 @@ import pytest
 from cli_files import ENV, run, start, write_rows
 from engines import MILVUS, RAY, end_node, processes_with, ray_folder, ray_node
 from knn_ue.distributed import build_store, predict_files
-from knn_ue.distributed.cluster import cluster
+from knn_ue.distributed.cluster import WorkerLostError, cluster, run_parts
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.stores import MilvusStore
@@ -68,6 +68,14 @@ def bytes_of(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name.startswith("part-")}
 
 
+def worker_at(work):
+    """Return a process that does this work, once there is one."""
+    end = time.monotonic() + 60
+    while not (found := processes_with(f"ray::{work}")):
+        assert time.monotonic() < end, "no worker works"
+    return found[:1]
+
+
 def kill(pids):
     assert pids
     for pid in pids:
@@ -115,7 +123,7 @@ def test_the_bytes_are_the_same_where_a_worker_and_then_a_node_are_killed(ue, ro
 
     def progress(_name, n_done, _all):
         if not killed:
-            kill(processes_with("ray::_Predictor")[:1])
+            kill(worker_at("_answer"))
             killed.append("worker")
         elif killed == ["worker"] and n_done > N_ROWS // 6:
             kill(processes_with(str(folder)))
@@ -131,6 +139,16 @@ def test_the_bytes_are_the_same_where_a_worker_and_then_a_node_are_killed(ue, ro
 
     assert killed == ["worker", "node"] and done.n_rows == N_ROWS
     assert bytes_of(tmp_path / "out") == undisturbed
+
+
+def ended(part):
+    """Work that ends its worker, wherever it runs."""
+    os._exit(part)
+
+
+def test_a_part_whose_workers_always_die_ends_the_run_in_one_sentence():
+    with pytest.raises(WorkerLostError, match=r"4 workers died at the same part \(.*\): continue with resume"):
+        list(run_parts(ended, [(0, 1)], 1))
 
 
 def environment_of(process):
@@ -213,7 +231,7 @@ def test_a_store_is_built_whole_and_once_although_a_worker_is_killed(tiny_model,
 
     def progress(name, _done, _all):
         if name == "stored" and not killed:
-            killed.extend(processes_with("ray::_Storer")[:1])
+            killed.extend(worker_at("_store"))
             kill(killed)
 
     store = build_store(

@@ -13,7 +13,7 @@ from held import held
 from knn_ue.errors import StorageError
 from knn_ue.folder import folder as folders
 from knn_ue.folder.changes import remove_unnamed
-from knn_ue.stores import Datastore
+from knn_ue.stores import Datastore, segment
 
 SCRIPT = Path(__file__).with_name("two_writers.py")
 
@@ -110,3 +110,18 @@ def test_a_first_save_that_fails_leaves_what_another_process_saved_first(tmp_pat
         Datastore.build(np.eye(3), [0, 1, 2]).save(tmp_path / "store")
 
     assert len(Datastore.load(tmp_path / "store")) == 4
+
+
+def test_a_folder_that_is_compacted_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    Datastore.build(np.eye(4), [0, 1, 2, 3], index="HNSW4").save(tmp_path / "store")
+    other, read_index = Datastore.load(tmp_path / "store"), segment.read_index
+    other.add(np.ones((1, 4)), [4])
+
+    def too_late(*arguments):
+        monkeypatch.setattr(segment, "read_index", read_index)
+        other.compact()
+        return read_index(*arguments)
+
+    monkeypatch.setattr(segment, "read_index", too_late)
+
+    assert len(Datastore.load(tmp_path / "store")) == 5

@@ -41,6 +41,7 @@ ATTACKS = {
     "failing-calls": Attack("a system call of a change that fails, or is the last", failing_calls.attack, 2),
     "power-loss": Attack("power loss, of all that was not synced a random part is there", power_loss.attack, 2),
     "servers": Attack("kill -9 of two servers of one folder", two_servers.attack, 2),
+    "together": Attack("kill -9 of two servers and four writers of one folder", two_servers.together, 2),
     "requests": Attack("hostile requests", hostile_requests.attack, 1),
     "overload": Attack("ten times the requests a server can answer", overload.attack, 1),
     "resume": Attack("kill -9 of predict, then --resume", resumed_predictions.attack, 2),

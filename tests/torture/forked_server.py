@@ -70,10 +70,12 @@ class ForkedServer(Server):
         lines = Path(f"/proc/{self.running.pid}/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
-    def ask_or_break(self, method: str, path: str, body: Any = None, *, timeout: float = 60) -> tuple[int, Any] | None:
+    def ask_or_break(
+        self, method: str, path: str, body: Any = None, *, timeout: float = 60, **headers: str
+    ) -> tuple[int, Any] | None:
         """Return status and answer; None where the connection broke because the server was killed."""
         try:
-            return self.ask(method, path, body, timeout=timeout)
+            return self.ask(method, path, body, timeout=timeout, **headers)
         except BROKEN:
             if self.is_killed or not self.running.is_alive():
                 return None

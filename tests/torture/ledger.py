@@ -1,6 +1,7 @@
 """What writers were told, on disk: every row of an acknowledged `add` must be found, every removed one must be gone."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -30,26 +31,17 @@ class Ledger:
         """Note an error that no writer may meet."""
         self._note([f"e {type(error).__name__}: {str(error)[:300]}".replace("\n", " ")])
 
+    def events(self) -> list[str]:
+        """Return what was noted until now."""
+        return self.path.read_text(encoding="utf-8").splitlines()
+
     def check(self, found: Mapping[int, str | None], tally: Tally, place: str) -> None:
         """Count what is missing from `found` (id -> text), and what should not be there."""
-        added: dict[int, str] = {}
-        maybe_gone, gone = set(), set()
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            kind, rest = line[0], line[2:]
-            if kind == "e":
-                tally.blame("wrong", f"{place}: a writer met {rest}")
-            elif kind == "+":
-                number, text = rest.split(" ", 1)
-                if int(number) in added:
-                    tally.blame("wrong", f"{place}: the id {number} was given twice")
-                added[int(number)] = text
-            else:
-                (gone if kind == "-" else maybe_gone).add(int(rest))
-        for number, text in added.items():
-            if number not in maybe_gone and found.get(number) != text:
-                tally.blame("lost", f"{place}: row {number} was acknowledged, found {found.get(number)!r}")
-        for number in gone & found.keys():
-            tally.blame("wrong", f"{place}: row {number} was removed and is back")
+        events = self.events()
+        for line in events:
+            if line.startswith("e "):
+                tally.blame("wrong", f"{place}: a writer met {line[2:]}")
+        check_events(found, events, [], tally, place)
 
     def start_over(self, found: Mapping[int, str | None]) -> None:
         """Forget all events but the rows that are there now, so that a long storm stays quick to check."""
@@ -58,3 +50,30 @@ class Ledger:
 
     def _note(self, lines: Sequence[str]) -> None:
         os.write(self._file, "".join(f"{line}\n" for line in lines).encode())
+
+
+def check_events(
+    found: Mapping[int, str | None], events: Sequence[str], later: Sequence[str], tally: Tally, place: str
+) -> None:
+    """Count what `events` say and `found` (id -> text) lacks, unless a removal that came `later` may be why."""
+    added: dict[int, str] = {}
+    maybe_gone, gone = set(), set()
+    for line in events:
+        kind, rest = line[0], line[2:]
+        if kind == "+":
+            number, text = rest.split(" ", 1)
+            if int(number) in added:
+                tally.blame("wrong", f"{place}: the id {number} was given twice")
+            added[int(number)] = text
+        elif kind in "-?":
+            (gone if kind == "-" else maybe_gone).add(int(rest))
+    maybe_gone |= {int(line[2:]) for line in later if line[0] == "?"}
+    for number, text in added.items():
+        if number not in maybe_gone and found.get(number) != text:
+            tally.blame("lost", f"{place}: row {number} was acknowledged, found {found.get(number)!r}")
+    for number in gone & found.keys():
+        tally.blame("wrong", f"{place}: row {number} was removed and is back")
+    n_times, own = Counter(found.values()), set(added.values())
+    for text, n in n_times.items():
+        if n > 1 and text in own and text.count(".") == 1:  # texts of ours end in a random number
+            tally.blame("wrong", f"{place}: {text!r} is there {n} times")

@@ -2,6 +2,7 @@
 
 import random
 import signal
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.folder import OpenedFolder, save_pipeline, save_tuned
 from knn_ue.stores import Datastore, IndexOptions, compact_folder, remove_from_all
 from knn_ue.types import Outputs
-from torture.ledger import Ledger
+from torture.ledger import Ledger, check_events
 from torture.tally import Tally
 
 _INDEXES = (IndexOptions(), IndexOptions(factory="IVF2,Flat", n_probe=2), IndexOptions(factory="HNSW4", ef_search=64))
@@ -141,3 +142,13 @@ def check(path: Path, ledger: Ledger, tally: Tally, place: str, *, whole: bool =
     ledger.check(found, tally, place)
     if tally.is_clean:
         ledger.start_over(found)
+
+
+def check_copy(path: Path, before: Sequence[str], after: Sequence[str], tally: Tally, place: str) -> None:
+    """Count what a backup lacks of what was acknowledged `before` it began; `after` are all events until its end."""
+    try:
+        found = rows_of(OpenedFolder.open(path).fitted)
+    except Exception as error:
+        tally.blame("wrong", f"{place}: the backup does not open: {error!r:.300}")
+        return
+    check_events(found, before, after, tally, place)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,8 @@ def make_ue(path: Path, task: str, method: str) -> None:
 def _change_later(path: Path) -> None:
     opened = OpenedFolder.open(path)
     if stores := opened.fitted.calibrator.stores:
-        ids = add_rows(opened.fitted.calibrator, opened.fitted.validation.take(np.arange(3)))
+        rows = replace(opened.fitted.validation.take(np.arange(3)), texts=["one", "two", "three"], pairs=None)
+        ids = add_rows(opened.fitted.calibrator, rows)
         remove_from_all(stores, [1, int(ids[0])])
 
     def change(fitted: Fitted) -> tuple[Fitted, None]:

@@ -21,11 +21,11 @@ from knn_ue.adapting import LARGEST, rescale
 from knn_ue.arrays import MAX_CLASSES, BoolArray, FloatArray, check_positive, softmax
 from knn_ue.entities import EntityExplanation, SentenceReading
 from knn_ue.errors import InvalidInputError, NotFittedError
-from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_folder, to_plain, write_folder
+from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_as, to_plain, write_folder
 from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
 from knn_ue.stores import FolderStore, NeighborStore, open_store
-from knn_ue.types import Neighbors, Outputs, Prediction
+from knn_ue.types import Neighbors, Outputs, Prediction, join_outputs
 from knn_ue.verifying import Reader
 from knn_ue.verifying.opened import Gain
 from knn_ue.weighting import Explanation
@@ -94,6 +94,8 @@ class Calibrator(Shown, ABC):
     explains: ClassVar[bool] = False
     """Whether `explain` has terms to show."""
 
+    scores_entities: ClassVar[bool] = False
+    """Whether it has scores of entities once it is fitted on tagged sentences."""
     judges_given: ClassVar[bool] = False
     """Whether it judges answers that somebody else gave, so that other labels may be likelier."""
 
@@ -193,6 +195,10 @@ class Calibrator(Shown, ABC):
         self.n_classes_ = validation.n_classes
         return self
 
+    def fit_robust(self, validation: Outputs, copies: Outputs) -> Self:
+        """Learn from `copies` of validation outputs too, whose texts were perturbed."""
+        return self.fit(join_outputs(validation, copies))
+
     def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
         """Return probabilities (n, classes), float64, whose rows sum to one."""
         self._check_ready(outputs)
@@ -258,7 +264,7 @@ class Calibrator(Shown, ABC):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Open a folder that `save` wrote."""
-        return cls.from_part(open_folder(path, kind=cls.kind))
+        return open_as(path, cls.from_part, kind=cls.kind)
 
     def to_part(self) -> Part:
         """Return what a folder holds of it, stores included."""

@@ -195,7 +195,7 @@ def own_scores(outputs: Outputs) -> FloatArray:
     highest = logits.max(axis=1)
     others = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1))
     log_odds: FloatArray = own - others
-    if OTHER in (outputs.class_names or ()):  # answers that somebody else gave
+    if any(name.endswith(OTHER) for name in outputs.class_names or ()):  # answers that somebody else gave
         log_odds[log_odds > UNSTATED - _HALF] = np.nan
     return log_odds
 

@@ -13,7 +13,6 @@ from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from knn_ue.data import Columns
-    from knn_ue.pipeline.evaluating import EncodedSets
 
 Engine = Annotated[
     str,
@@ -89,43 +88,11 @@ def predict_on_ray(
         raise
     seconds = time.monotonic() - began
     if as_json:
-        found = {"output": str(output), "rows": done.n_rows, "parts": len(done.parts), "parts_resumed": done.n_resumed}
+        found = {"output": str(output), "rows": done.n_rows, "parts": len(done.files), "parts_resumed": done.n_resumed}
         typer.echo(json.dumps(found | {"abstained": done.n_abstained, "seconds": round(seconds, 1)}))
         return
     kept = f" ({done.n_resumed} from before)" if done.n_resumed else ""
     typer.echo(
-        f"{output}: {done.n_rows} answers in {len(done.parts)} parts{kept}, {done.n_abstained} abstentions, "
+        f"{output}: {done.n_rows} answers in {len(done.files)} parts{kept}, {done.n_abstained} abstentions, "
         f"{seconds:.1f} s"
     )
-
-
-def encode_on_ray(
-    ue: Path,
-    test: str,
-    others: dict[str, str],
-    columns: "Columns",
-    *,
-    address: str | None,
-    workers: int | None,
-    part_rows: int,
-    device: str,
-) -> "EncodedSets":
-    """Return what the model says about the test rows and those of other domains, encoded on a cluster."""
-    from knn_ue.distributed.evaluating import encode_files
-
-    with progress_bars() as progress:
-        sets = encode_files(
-            ue,
-            [test],
-            {name: [source] for name, source in others.items()},
-            address=address,
-            workers=workers,
-            part_rows=part_rows,
-            columns=columns,
-            device=device,
-            progress=progress,
-        )
-    for name, outputs in sets.out_of_domain.items():
-        if outputs.labels is None:
-            say(f"{name}: only OOD metrics are reported, because not every row has a label that the model knows")
-    return sets

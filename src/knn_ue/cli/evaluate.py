@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from knn_ue.cli.engine import Address, Engine, PartRows, Workers, encode_on_ray
+from knn_ue.cli.engine import Address, Engine, PartRows, Workers
 from knn_ue.cli.options import (
     AsJson,
     Device,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from knn_ue.data import Columns
     from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.evaluating import EncodedSets
+    from knn_ue.pipeline.evaluating import EncodedSets, Encodes
 
 _REPORT_DRAWS = 200
 
@@ -87,12 +87,12 @@ def evaluate(
     with loading(ue):
         pipe = UncertaintyPipeline.load(ue, device=device).patient()
     sources, named = _named(ood or []), Columns(**columns)
+    encoder: Encodes = pipe.encoder
     if engine == "ray":
-        sets = encode_on_ray(
-            ue, test, sources, named, address=address, workers=workers, part_rows=part_rows, device=device
-        )
-    else:
-        sets = _encoded(pipe, test, sources, named)
+        from knn_ue.distributed.evaluating import ClusterEncoder
+
+        encoder = ClusterEncoder(ue, address=address, workers=workers, part_rows=part_rows, device=device)
+    sets = _encoded(pipe, encoder, test, sources, named)
     calibrators = _calibrators(pipe, domain)
     if report is None:
         evaluation = measure(
@@ -142,15 +142,17 @@ def _check_report_folder(out: Path, *, overwrite: bool) -> None:
         raise StorageError(f"{out} already exists: pass --overwrite or choose another folder")
 
 
-def _encoded(pipe: "UncertaintyPipeline", test: str, sources: dict[str, str], columns: "Columns") -> "EncodedSets":
-    """Return what the model says about the test rows, and about those of each other domain."""
+def _encoded(
+    pipe: "UncertaintyPipeline", encoder: "Encodes", test: str, sources: dict[str, str], columns: "Columns"
+) -> "EncodedSets":
+    """Return what the model says, wherever it runs, about the test rows, and about those of each other domain."""
     from knn_ue.pipeline.evaluating import read_sets
 
     sets = read_sets(pipe.encoder, test, sources, columns)
     for name, reason in sets.unlabeled.items():
         say(f"{name}: only OOD metrics are reported, because {reason}")
     with progress_bars() as progress:
-        encoded = sets.encode(pipe.encoder, progress)
+        encoded = sets.encode(encoder, progress)
     if cut := cut_note(pipe.encoder):
         say(f"note: {cut.removeprefix(', ')}")
     return encoded

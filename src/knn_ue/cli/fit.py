@@ -16,6 +16,7 @@ from knn_ue.cli.options import (
     Overwrite,
     check_ue_folder,
     known_task,
+    one_of,
     takes_columns,
 )
 from knn_ue.cli.terminal import cut_note, loading, progress_bars, say
@@ -183,6 +184,15 @@ def fit(
         ),
     ] = False,
     device: Device = "auto",
+    backend: Annotated[
+        str,
+        typer.Option(
+            metavar="B",
+            callback=one_of(("auto", "onnx", "torch")),
+            help="What answers: auto (ONNX Runtime where its answers are the same), onnx or torch.",
+            rich_help_panel="Method",
+        ),
+    ] = "auto",
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     *,
@@ -255,6 +265,7 @@ def fit(
             robust=robust,
             verifier=None if verifier == "none" else verifier,
             allow_leakage=allow_leakage,
+            backend=backend,
             progress=progress,
             **columns,
         )
@@ -276,6 +287,8 @@ def fit(
     cut = cut_note(pipe.encoder)
     n_fitted = int((~fitted.held_out).sum())  # the others are held out for the decisions
     typer.echo(f"{out}: {method} for {pipe.task}, fitted on {n_fitted} validation rows{cut}")
+    if pipe.encoder.backend:
+        say(f"answers: {pipe.encoder.backend}, equal to PyTorch's on validation rows")
     if index == "auto" and tuned:
         indexes = {str(found.options) for found in tuned}
         say(f"index: {', '.join(indexes)} (knn-ue index tune --thorough compares others)")

@@ -253,15 +253,17 @@ def _trial_table(tuning: "Tuning") -> tuple[list[str], list[list[str]]]:
 
 def _stores(ue: Path) -> "dict[str, NeighborStore]":
     """Open the stores of a folder, of a pipeline, a calibrator or a store by itself, without loading a model."""
-    from knn_ue.folder import open_folder
+    from knn_ue.folder import Part, open_as
     from knn_ue.methods import calibrator_from_part
     from knn_ue.stores import STORES, open_store
 
-    part = open_folder(ue)
-    if part.kind in STORES:
-        return {"store": open_store(part)}
-    calibrator = calibrator_from_part(part.parts["calibrator"] if part.kind == "pipeline" else part)
-    return dict(calibrator.stores)
+    def opened(part: Part) -> "dict[str, NeighborStore]":
+        if part.kind in STORES:
+            return {"store": open_store(part)}
+        calibrator = calibrator_from_part(part.parts["calibrator"] if part.kind == "pipeline" else part)
+        return dict(calibrator.stores)
+
+    return open_as(ue, opened)
 
 
 def _some_stores(ue: Path) -> "dict[str, NeighborStore]":

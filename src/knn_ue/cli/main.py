@@ -21,6 +21,7 @@ from knn_ue.cli.spacy import spacy_app
 from knn_ue.cli.terminal import PlainCommand, PlainGroup, exit_code, stops_raise
 from knn_ue.cli.train import train
 from knn_ue.cli.triage import triage
+from knn_ue.cli.watch import watch
 from knn_ue.errors import KnnUeError
 
 
@@ -101,7 +102,8 @@ def main(
 
     Data (F) is JSON lines, CSV/TSV or CoNLL columns, each also .gz, or a source: vader:movies, hub:owner/name:split.
 
-    Exit codes: 0 success, 1 a problem with data or disk (one sentence on stderr), 2 usage, 130 Ctrl-C, 143 SIGTERM.
+    Exit codes: 0 success, 1 a problem with data or disk (one sentence on stderr), 2 usage, 3 a promise is
+    broken (watch), 130 Ctrl-C, 143 SIGTERM.
     """
     from knn_ue.data.lines import Limits, use_limits
 
@@ -112,7 +114,7 @@ def main(
 app.callback(help=help_of(main))(main)
 _PANELS = {
     "Start": (demo, train, fit),
-    "Use": (predict, triage, explain, serve, evaluate, backup),
+    "Use": (predict, triage, explain, serve, evaluate, watch, backup),
     "A new domain": (sample, adapt),
 }
 for panel, commands in _PANELS.items():

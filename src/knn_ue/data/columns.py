@@ -57,8 +57,8 @@ class Columns:
         Without labels a tagger reads texts as well as words.
         """
         keys, given = (*TASKS[task].keys(labeled=True), "answer", "confidence"), self.given()
-        if TASKS[task].is_tagging and not labeled:
-            keys = ("text", *keys)
+        if TASKS[task].is_tagging:
+            keys = ("text", *keys, "label") if labeled else ("text", *keys)
         other = next((key for key in given if key not in keys), None)
         if other is not None:
             raise InvalidInputError(

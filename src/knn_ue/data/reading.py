@@ -189,13 +189,16 @@ class Reading:
     def needed(self, names: Container[str]) -> dict[str, str]:
         """Return the column of each key that a row must have; `names` are the columns there are.
 
-        Without labels a tagger reads texts too, where there are no words or the user names the column of texts.
+        A tagger reads texts too, where there are no words or the user names the column of texts; labeled ones have
+        their entities in `label`.
         """
         keys = TASKS[self.task].keys(labeled=self.labeled)
-        if TASKS[self.task].is_tagging and not self.labeled:
+        if TASKS[self.task].is_tagging:
             text, tokens = self.columns.get("text", "text"), self.columns.get("tokens", "tokens")
             instead = text in names and tokens not in names
-            keys = ("text",) if instead or "text" in self.columns else keys
+            if self.labeled:
+                instead &= self.columns.get("label", "label") in names
+            keys = (("text", "label") if self.labeled else ("text",)) if instead or "text" in self.columns else keys
         return {key: self.columns.get(key, key) for key in keys}
 
     def wanted(self, names: Container[str]) -> list[str]:
@@ -245,6 +248,8 @@ class Reading:
             self.check_words(fields.record.get(self.columns.get("tokens", "tokens")), fields.place)
             return tokens_and_tags(fields, labeled=self.labeled)
         origin["raw_text"] = fields.text("text")
+        if self.labeled:
+            origin["given"] = {**(origin["given"] or {}), "label": fields.value("label")}
         tokens = tuple(origin["raw_text"].split())
         self.check_words(tokens, fields.place)
         return tokens, ()

@@ -44,7 +44,8 @@ def tagged_rows(
         return
     known = detect_scheme(read()) if scheme == "auto" else scheme
     for sentence in read():
-        yield TaggedRow(sentence.tokens, convert_tags(sentence.tags, known, sentence.places), **sentence.extra)
+        tags = convert_tags(sentence.tags, known, sentence.places) if sentence.tags else None
+        yield TaggedRow(sentence.tokens, tags, **sentence.extra)
 
 
 def is_tag(text: str) -> bool:
@@ -62,7 +63,8 @@ def detect_scheme(sentences: Iterable[Sentence]) -> TagScheme:
     lone_begin = False
     for sentence in sentences:
         previous = None
-        for tag, place in zip(sentence.tags, sentence.places, strict=True):
+        # A text whose entities are marked by place has no tags.
+        for tag, place in zip(sentence.tags, sentence.places if sentence.tags else (), strict=True):
             prefix, kind = _parse(tag, place)
             if prefix in _PAST_IOB:
                 return _PAST_IOB[prefix]  # type: ignore[return-value]

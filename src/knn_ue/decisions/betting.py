@@ -46,12 +46,17 @@ class Units:
 
     def counts(self, threshold: float, cap: int) -> tuple[FloatArray, FloatArray]:
         """Return for each unit that shows an answer how many it shows, and how many of these are wrong."""
+        shown, wrong = self.all_counts(threshold, cap)
+        some = shown > 0
+        return shown[some], wrong[some]
+
+    def all_counts(self, threshold: float, cap: int) -> tuple[FloatArray, FloatArray]:
+        """Return the same for every unit, in order."""
         kept = self.shown(threshold, cap)
         shown = np.bincount(self.unit[kept], minlength=self.n_units).astype(np.float64)
         wrong = np.bincount(self.unit[kept], weights=self.wrong[kept], minlength=self.n_units).astype(np.float64)
-        some = shown > 0
-        weight = np.minimum(1.0, cap / shown[some])
-        return shown[some] * weight, wrong[some] * weight
+        weight = np.minimum(1.0, cap / np.maximum(shown, 1.0))
+        return shown * weight, wrong * weight
 
 
 @dataclass(frozen=True, kw_only=True)

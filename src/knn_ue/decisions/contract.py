@@ -38,6 +38,26 @@ class Scored:
         return len(self.confidence)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Losses:
+    """What m units, in the order in which they came, say of a promise: how many answers each shows and how many of
+    them are wrong, both (m,); at most `risk` of them should be, and a unit shows at most `cap`."""
+
+    shown: FloatArray
+    wrong: FloatArray
+    risk: float
+    cap: int
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A decision whose promise can be watched."""
+
+    def losses(self, scored: Scored, /) -> Losses | None:
+        """Return what labeled answers say of the promise; None where nothing was promised."""
+        ...
+
+
 @runtime_checkable
 class Decision(Protocol):
     """Something that is decided about each answer from its score.

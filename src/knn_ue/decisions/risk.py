@@ -10,7 +10,7 @@ import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, IntArray, bool_vector, float_vector
 from knn_ue.decisions.betting import Units, climb, rank_within, risk_bound_of, rungs, units_needed
-from knn_ue.decisions.contract import ABSTAINED, Scored
+from knn_ue.decisions.contract import ABSTAINED, Losses, Scored
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import from_plain
 
@@ -80,6 +80,19 @@ class RiskThreshold:
         if self.unit == "sentence" and self.cap is not None and scored.sentence is not None:
             withheld |= rank_within(scored.confidence, scored.sentence) >= self.cap
         return [{ABSTAINED: value} for value in withheld.tolist()]
+
+    def losses(self, scored: Scored, /) -> Losses | None:
+        """Return what labeled answers say of the promise; None where nothing was promised."""
+        if self.threshold is None:
+            return None
+        if scored.correct is None:
+            raise InvalidInputError("a promise is watched on rows with labels: pass Scored(correct=...)")
+        if self.unit == "row" or self.cap is None:
+            given = (scored.confidence >= self.threshold).astype(np.float64)
+            return Losses(shown=given, wrong=given * ~scored.correct, risk=self.target_risk, cap=1)
+        units = _units(scored, weighted=self.unit == "document")
+        shown, wrong = units.all_counts(self.threshold, self.cap)
+        return Losses(shown=shown, wrong=wrong, risk=self.target_risk, cap=self.cap)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the numbers as plain JSON."""
@@ -163,7 +176,7 @@ def _chosen(held_out: Scored, correct: BoolArray, risk: float, delta: float) -> 
 def _needed(held_out: Scored, correct: BoolArray, risk: float, delta: float) -> int | None:
     if held_out.sentence is None and held_out.document is None:
         return answers_needed(held_out.confidence, correct, target_risk=risk, delta=delta)
-    units = _units(held_out, held_out)
+    units = _units(held_out, weighted=held_out.document is not None)
     return units_needed(units, rungs(units), risk=risk, delta=delta)
 
 
@@ -224,8 +237,9 @@ def choose_for_units(held_out: Scored, *, target_risk: float, delta: float = 0.1
     from the rows themselves, their labels unseen, and the promise holds in approximation only.
     """
     check_risk(target_risk, delta)
-    units = _units(held_out, held_out)
-    others = units if held_out.others is None else _units(held_out.others, held_out)
+    weighted = held_out.document is not None
+    units = _units(held_out, weighted=weighted)
+    others = units if held_out.others is None else _units(held_out.others, weighted=weighted)
     labeled = held_out.others is not None and held_out.others.correct is not None
     n_passed, rung = climb(units, rungs(others), risk=target_risk, delta=delta, others=others if labeled else None)
     result = RiskThreshold(
@@ -248,9 +262,8 @@ def choose_for_units(held_out: Scored, *, target_risk: float, delta: float = 0.1
     )
 
 
-def _units(scored: Scored, held_out: Scored) -> Units:
-    """Return the answers by document where the held-out ones say theirs, else by sentence."""
-    weighted = held_out.document is not None
+def _units(scored: Scored, *, weighted: bool) -> Units:
+    """Return the answers by document, which are weighted, or else by sentence."""
     number = scored.document if weighted else scored.sentence
     if number is None:
         raise InvalidInputError(

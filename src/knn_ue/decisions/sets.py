@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from knn_ue.arrays import BoolArray, FloatArray, check_choice
-from knn_ue.decisions.contract import SET, Scored
+from knn_ue.decisions.contract import SET, Losses, Scored
 from knn_ue.decisions.risk import check_share, percent
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder import from_plain
@@ -63,6 +63,23 @@ class PredictionSets:
         inside, order = self._inside(probs), np.argsort(-probs, axis=1, kind="stable")
         names = scored.class_names
         return [{SET: [names[column] for column in order[row] if inside[row, column]]} for row in range(len(probs))]
+
+    def losses(self, scored: Scored, /) -> Losses:
+        """Return which rows miss the right label; what a fit on `n` rows guarantees is a little less than `coverage`.
+
+        With probability 90 % over the draw of the n rows, a share of at least 1 - `risk` of all rows is covered.
+        """
+        if scored.labels is None:
+            raise InvalidInputError("a promise is watched on rows with labels: pass Scored(labels=...)")
+        inside = self._inside(_of_rows(scored))[np.arange(len(scored)), scored.labels]
+        one = np.ones(len(scored))
+        return Losses(shown=one, wrong=one - inside, risk=self._guaranteed_risk(), cap=1)
+
+    def _guaranteed_risk(self) -> float:
+        from scipy.stats import beta
+
+        n_out = math.floor(round((self.n + 1) * (1 - self.coverage), 9))
+        return float(beta.ppf(0.9, n_out, self.n + 1 - n_out)) if n_out else 1 - self.coverage
 
     def to_plain(self) -> dict[str, Any]:
         """Return the numbers as plain JSON."""

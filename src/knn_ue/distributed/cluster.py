@@ -1,16 +1,23 @@
-"""A Ray cluster, and a pool of workers on it that gives a part to another worker where one dies."""
+"""A Ray cluster, parts of rows for it, and results that come back from it once, whatever dies meanwhile.
+
+Ray itself gives a task to another worker where one dies. Ray Data would do so too, but it may wait forever where all of
+its actors died, reads files by other rules than ours, and remembers what is done only by an id column of the input.
+"""
 
 import logging
 import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
 
 from knn_ue.arrays import check_positive
-from knn_ue.distributed.manifest import Part
 from knn_ue.errors import InvalidInputError, KnnUeError, require
+from knn_ue.pipeline import UncertaintyPipeline
 
+Item = TypeVar("Item")
 _MAX_DEATHS = 3  # of the workers that had the same part
 _START_SECONDS = 300.0
 
@@ -37,9 +44,7 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
             options["address"] = address
         try:
             _init(ray, options)
-        except WorkerLostError:
-            raise
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray has no class of its own for them
             raise InvalidInputError(
                 f"no Ray cluster answers at {address or 'this machine'} ({str(error).splitlines()[0][:120]}): start "
                 "one with ray start --head, or leave out the address"
@@ -52,82 +57,72 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
 
 
 def _init(ray: Any, options: dict[str, Any]) -> None:
-    """Start or join a cluster; where a node does not start in the time that Ray allows, try once more."""
-    for attempt in (1, 2):
-        try:
-            ray.init(**options)
-            return
-        except Exception as error:
-            # Ray has no class of its own for it, and 30 seconds that cannot be changed.
-            if "timed out during startup" not in str(error):
-                raise
-            ray.shutdown()
-            if attempt == 2:
-                raise WorkerLostError(
-                    "Ray did not start on this machine within 30 s, twice: try again when the machine is less busy, or "
-                    "start a cluster with ray start --head and give its address"
-                ) from None
+    """Start or join a cluster; a busy machine may need more than the 30 seconds that Ray allows, so try twice."""
+    try:
+        ray.init(**options)
+    except Exception as error:
+        if "timed out during startup" not in str(error):
+            raise
+        ray.shutdown()
+        ray.init(**options)
+
+
+def in_parts(items: Iterable[Item], part_rows: int) -> Iterator[list[Item]]:
+    """Yield the items, `part_rows` at a time."""
+    check_positive(part_rows, "part_rows")
+    waiting = iter(items)
+    while part := list(islice(waiting, part_rows)):
+        yield part
 
 
 def run_parts(
-    make_worker: Callable[[], Any], parts: Sequence[Part], n_workers: int, finished: Callable[[Part, Any], None]
-) -> None:
-    """Give every part to a worker (an actor with `ready` and `run`), and again where that worker dies.
+    work: Callable[..., Any], parts: Iterable[tuple[int, Any]], n_workers: int, *shared: Any
+) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each part and what `work(part, *shared)` made of it on the cluster, in any order.
 
-    An error that a part itself raises ends the run: it would raise again.
+    The next part is read while the workers work. An error that a part itself raises ends the run: it would raise again.
     """
     import ray
-    from ray.exceptions import RayError, RayTaskError
+    from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-    waiting = deque(parts)
-    busy: dict[Any, tuple[Any, Part | None]] = {}
-    deaths: Counter[int] = Counter()
+    run = ray.remote(num_cpus=1, max_retries=_MAX_DEATHS)(work)
+    common = [ray.put(value) for value in shared]
+    busy: dict[Any, int] = {}
+    waiting = iter(parts)
+    upcoming = next(waiting, None)
 
-    def start_worker() -> None:
-        worker = make_worker()
-        busy[worker.ready.remote()] = (worker, None)
+    def give() -> None:
+        nonlocal upcoming
+        while upcoming and len(busy) < n_workers:
+            number, part = upcoming
+            busy[run.remote(part, *common)] = number
+            upcoming = next(waiting, None)
 
-    for _ in range(min(n_workers, len(parts))):
-        start_worker()
-    n_left = len(parts)
-    while n_left:
-        if not busy:  # every worker was idle when the last parts came back
-            start_worker()
-        found, _ = ray.wait(list(busy), num_returns=1, timeout=_START_SECONDS)
-        if not found:
-            if all(part is None for _, part in busy.values()):
-                raise WorkerLostError(
-                    f"no worker started within {_START_SECONDS:g} s: check that the cluster has free CPUs and that "
-                    "knn-ue is installed on its nodes"
-                )
-            continue
-        worker, part = busy.pop(found[0])
-        try:
-            result = ray.get(found[0])
-        except RayTaskError as error:
-            raise _ours(error) from None
-        except RayError as error:
-            number = -1 if part is None else part.number
-            deaths[number] += 1
-            if deaths[number] > _MAX_DEATHS:
-                raise WorkerLostError(
-                    f"{deaths[number]} workers died {'at the start' if part is None else f'while at {part.name}'} "
-                    f"({str(error).splitlines()[0][:160]}): continue with resume when the cluster is well"
-                ) from None
-            if part is not None:
-                waiting.appendleft(part)
-            if waiting:
-                start_worker()
-            continue
-        if part is not None:
-            finished(part, result)
-            n_left -= 1
-        if waiting:
-            part = waiting.popleft()
-            busy[worker.run.remote(part)] = (worker, part)
+    try:
+        ray.get(ray.remote(num_cpus=1)(lambda: None).remote(), timeout=_START_SECONDS)
+        give()
+        while busy:
+            (found,), _ = ray.wait(list(busy))
+            number = busy.pop(found)
+            give()
+            yield number, ray.get(found)
+    except GetTimeoutError:
+        raise WorkerLostError(
+            f"no worker started within {_START_SECONDS:g} s: check that the cluster has free CPUs and that knn-ue is "
+            "installed on its nodes"
+        ) from None
+    except RayTaskError as error:
+        cause = getattr(error, "cause", None)
+        raise (cause if isinstance(cause, KnnUeError) else error) from None
+    except RayError as error:
+        raise WorkerLostError(
+            f"{_MAX_DEATHS + 1} workers died at the same part ({str(error).splitlines()[0][:160]}): continue with "
+            "resume when the cluster is well"
+        ) from None
 
 
-def _ours(error: Any) -> BaseException:
-    """Return the error that our code raised in a worker, without Ray's traceback."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, KnnUeError) else error
+@lru_cache(maxsize=1)
+def loaded(ue: Path, generation: str, device: str) -> UncertaintyPipeline:
+    """Return the pipeline of a UE folder in the state that it has; a worker loads it once."""
+    del generation  # a folder that was changed is another one
+    return UncertaintyPipeline.load(ue, device=device).patient()

@@ -2,58 +2,35 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from knn_ue.data import Columns
-from knn_ue.distributed.cluster import cluster, run_parts
-from knn_ue.distributed.manifest import Manifest, Part, plan, rows_of
-from knn_ue.errors import StorageError
-from knn_ue.folder import write_file
-from knn_ue.folder.disk import create_folder, locked
-from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.data import Columns, read_rows
+from knn_ue.data.rows import Row
+from knn_ue.distributed.cluster import cluster, in_parts, loaded, run_parts
+from knn_ue.errors import InvalidInputError, StorageError
+from knn_ue.folder import head_of, write_file
+from knn_ue.folder.disk import create_folder, fingerprint, locked
 from knn_ue.pipeline.answers import abstains, answer_line, check_abstain_below
+from knn_ue.pipeline.folder import OpenedFolder
 from knn_ue.types import Progress
 
 MANIFEST, DONE = "manifest.json", "done.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartDone:
-    """One file of answers: its name, what is in it and its fingerprint."""
-
-    name: str
-    rows: int
-    abstained: int
-    bytes: int
-    sha256: str
+_FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedFiles:
-    """A finished run: the files of answers in the order of the inputs."""
+    """A finished run: its `files`, one after the other, are the answers to all inputs; `n_resumed` are from before."""
 
-    folder: Path
-    parts: tuple[PartDone, ...]
+    files: tuple[Path, ...]
+    n_rows: int
+    n_abstained: int
     n_resumed: int
-
-    @property
-    def n_rows(self) -> int:
-        """Number of answers."""
-        return sum(part.rows for part in self.parts)
-
-    @property
-    def n_abstained(self) -> int:
-        """Number of abstentions among them."""
-        return sum(part.abstained for part in self.parts)
-
-    @property
-    def files(self) -> list[Path]:
-        """The files of answers; one after the other they are the answers to all inputs."""
-        return [self.folder / part.name for part in self.parts]
 
 
 def predict_files(
@@ -75,93 +52,82 @@ def predict_files(
 ) -> PredictedFiles:
     """Answer every row of the `inputs` with the UE folder `ue` on a Ray cluster, into the folder `output`.
 
-    Every node must see the same paths. Each part of `part_rows` lines is answered by one worker and appears in one
-    step; `done.json` comes last, with counts and SHA-256. A part may be computed twice where a worker or node dies; its
-    file is written once, with the same bytes. `resume` continues what a driver that died has left. Without `address` a
-    cluster is started on this machine, and ended. `progress` is called with ("answered", rows done, all lines).
+    Every node must see the UE folder under the same path; inputs are read, and answers written, from here. Each part of
+    `part_rows` rows is answered by one worker and appears in one step; `done.json` comes last, with counts and SHA-256.
+    A part may be computed twice where a worker or node dies; its file is written once, with the same bytes. `resume`
+    continues what a driver that died has left. Without `address` a cluster is started on this machine, and ended.
+    `progress` is called with ("answered", rows done, None).
     """
     check_abstain_below(abstain_below)
-    folder = Path(output)
-    options = {"abstain_below": abstain_below, "top": top, "top_k": top_k, "domain": domain}
-    columns = columns or Columns()
+    folder, root, columns = Path(output), Path(ue).absolute(), columns or Columns()
+    generation = head_of(root).generation
+    options: dict[str, Any] = {"abstain_below": abstain_below, "top": top, "top_k": top_k, "domain": domain}
     written = options | {"part_rows": part_rows, "columns": asdict(columns)}
-    manifest = plan(inputs, Path(ue), written, part_rows=part_rows, cut=True)
+    manifest = {"format": _FORMAT, "inputs": _facts(inputs), "ue": generation, "options": written}
     _check_output(folder, resume=resume)
     create_folder(folder)
     with locked(folder):
-        if resume:
-            manifest.check_same(_read_manifest(folder), folder)
-        else:
-            write_file(folder / MANIFEST, _json(manifest.to_plain()))
-        return _run(manifest, Path(ue), folder, address, workers, options, columns, device, progress)
-
-
-def _run(
-    manifest: Manifest,
-    ue: Path,
-    folder: Path,
-    address: str | None,
-    workers: int | None,
-    options: dict[str, Any],
-    columns: Columns,
-    device: str,
-    progress: Progress | None,
-) -> PredictedFiles:
-    _remove_drafts(folder)
-    done = {part.number: _summary(folder / part.name) for part in manifest.parts if (folder / part.name).exists()}
-    n_resumed = len(done)
-    n_lines = sum(part.n_lines or 0 for part in manifest.parts)
-
-    def finished(part: Part, result: PartDone) -> None:
-        done[part.number] = result
-        if progress is not None:
-            progress("answered", sum(found.rows for found in done.values()), n_lines)
-
-    left = [part for part in manifest.parts if part.number not in done]
-    if left:
-        with cluster(address, workers) as n_workers:
-            import ray
-
-            worker = ray.remote(num_cpus=1)(_Predictor)
-            run_parts(
-                lambda: worker.remote(str(ue.absolute()), str(folder.absolute()), options, columns, device),
-                left,
-                n_workers,
-                finished,
-            )
-    result = PredictedFiles(
-        folder=folder, parts=tuple(done[part.number] for part in manifest.parts), n_resumed=n_resumed
-    )
-    summary = {"rows": result.n_rows, "abstained": result.n_abstained, "parts": [asdict(part) for part in result.parts]}
-    write_file(folder / DONE, _json(summary))
-    return result
-
-
-class _Predictor:
-    """A worker: holds the model, answers one part after the other."""
-
-    def __init__(self, ue: str, output: str, options: dict[str, Any], columns: Columns, device: str) -> None:
-        self._pipe = UncertaintyPipeline.load(ue, device=device).patient()
-        self._output = Path(output)
-        self._options, self._columns = options, columns
-
-    def ready(self) -> bool:
-        """Return once the model is loaded."""
-        return True
-
-    def run(self, part: Part) -> PartDone:
-        """Answer the rows of a part and move its file to its place."""
-        rows = list(rows_of(part, self._pipe.task, labeled=False, columns=self._columns, extras=True))
-        answers = [answer.to_dict() for answer in self._pipe.predict_stream(rows, **self._options)]
-        content = b"".join(answer_line(row, answer) for row, answer in zip(rows, answers, strict=True))
-        write_file(self._output / part.name, content)
-        return PartDone(
-            name=part.name,
-            rows=len(answers),
-            abstained=sum(map(abstains, answers)),
-            bytes=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
+        _begin(manifest, folder, resume=resume)
+        task = OpenedFolder.open(root).encoder_part.task
+        rows = chain.from_iterable(
+            read_rows(path, task, labeled=False, columns=columns, extras=True) for path in inputs
         )
+        done: dict[int, dict[str, Any]] = {}
+
+        def not_done() -> Iterator[tuple[int, list[Row]]]:
+            for number, part in enumerate(in_parts(rows, part_rows)):
+                path = folder / _name(number)
+                if path.exists():
+                    done[number] = _summary(path.name, path.read_bytes())
+                else:
+                    yield number, part
+
+        n_answered, left = 0, not_done()
+        for first in left:  # without one there is nothing to start a cluster for
+            with cluster(address, workers) as n_workers:
+                shared = (root, generation, device, options)
+                for number, content in run_parts(_answer, chain([first], left), n_workers, *shared):
+                    write_file(folder / _name(number), content)
+                    done[number] = _summary(_name(number), content)
+                    n_answered += 1
+                    if progress is not None:
+                        progress("answered", sum(part["rows"] for part in done.values()), None)
+        parts = [done[number] for number in sorted(done)]
+        counts = {name: sum(part[name] for part in parts) for name in ("rows", "abstained")}
+        write_file(folder / DONE, _json({**counts, "parts": parts}))
+    return PredictedFiles(
+        files=tuple(folder / part["name"] for part in parts),
+        n_rows=counts["rows"],
+        n_abstained=counts["abstained"],
+        n_resumed=len(done) - n_answered,
+    )
+
+
+def _answer(rows: list[Row], ue: Path, generation: str, device: str, options: dict[str, Any]) -> bytes:
+    """Return the lines of the answers to the rows of a part; runs on a worker."""
+    answers = loaded(ue, generation, device).predict_stream(rows, **options)
+    return b"".join(answer_line(row, answer.to_dict()) for row, answer in zip(rows, answers, strict=True))
+
+
+def _summary(name: str, content: bytes) -> dict[str, Any]:
+    """Return what a file with this content holds."""
+    lines = content.splitlines()
+    n_abstained = sum(abstains(json.loads(line)) for line in lines)
+    digest = hashlib.sha256(content).hexdigest()
+    return {"name": name, "rows": len(lines), "abstained": n_abstained, "bytes": len(content), "sha256": digest}
+
+
+def _name(number: int) -> str:
+    return f"part-{number:06d}.jsonl"
+
+
+def _facts(inputs: Sequence[str | Path]) -> list[dict[str, Any]]:
+    if not inputs:
+        raise InvalidInputError("a run needs at least one input file: pass one")
+    for path in map(Path, inputs):
+        if not path.is_file():
+            raise InvalidInputError(f"{path} is not a file: pass files")
+    return [{"path": str(path), **fingerprint(path)} for path in (Path(given).resolve() for given in inputs)]
 
 
 def _check_output(folder: Path, *, resume: bool) -> None:
@@ -175,28 +141,25 @@ def _check_output(folder: Path, *, resume: bool) -> None:
         raise StorageError(f"{folder} already holds {'a run' if begun else 'other files'}: {way_out}")
 
 
-def _read_manifest(folder: Path) -> Any:
+def _begin(now: dict[str, Any], folder: Path, *, resume: bool) -> None:
+    """Write down what the run will do; raise where the one that is continued did something else."""
+    for draft in folder.glob(".*.draft"):
+        with suppress(OSError):
+            draft.unlink()
+    if not resume:
+        write_file(folder / MANIFEST, _json(now))
+        return
     try:
-        return json.loads((folder / MANIFEST).read_bytes())
+        before = json.loads((folder / MANIFEST).read_bytes())
     except ValueError:
         raise StorageError(f"{folder / MANIFEST} is not valid JSON: start again in another folder") from None
-
-
-def _remove_drafts(folder: Path) -> None:
-    for path in folder.glob(".*.draft"):
-        with suppress(OSError):
-            path.unlink()
-
-
-def _summary(path: Path) -> PartDone:
-    """Return what a part from an earlier run holds."""
-    digest, rows, abstained, size = hashlib.sha256(), 0, 0, 0
-    with path.open("rb") as file:
-        for line in file:
-            digest.update(line)
-            rows, size = rows + 1, size + len(line)
-            abstained += abstains(json.loads(line))
-    return PartDone(name=path.name, rows=rows, abstained=abstained, bytes=size, sha256=digest.hexdigest())
+    names = {"inputs": "an input", "ue": "the UE folder", "options": "an option", "format": "the format"}
+    changed = [words for key, words in names.items() if not isinstance(before, dict) or before.get(key) != now[key]]
+    if changed:
+        raise InvalidInputError(
+            f"{changed[0]} has changed since the run in {folder} began: give what it had, or start again in another "
+            "folder"
+        )
 
 
 def _json(content: Any) -> bytes:

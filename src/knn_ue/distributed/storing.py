@@ -1,18 +1,20 @@
 """`build_store`: many files encoded on the cluster into a store on a server; a part written again is the same rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from knn_ue.distributed.cluster import cluster, run_parts
-from knn_ue.distributed.manifest import Part, plan, rows_of
+from knn_ue.data import read_rows
+from knn_ue.data.rows import Row
+from knn_ue.distributed.cluster import cluster, in_parts, run_parts
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.stores import MilvusStore
 from knn_ue.stores.contract import StoredRows
-from knn_ue.tasks import TASKS
 from knn_ue.types import Progress
 
 _WORDS = 1 << 20  # ids for the words of one sentence
@@ -33,75 +35,54 @@ def build_store(
 ) -> MilvusStore:
     """Encode the labeled rows of the `inputs` with a `model` folder and store them at `store`, "milvus://host/name".
 
-    The id of an example is the number of its line in all inputs (times 2**20, plus the number of the word, in tagging),
-    so a part that is encoded twice writes the same rows. An error leaves no collection. Every node must see the same
-    paths, and the variable KNN_UE_STORE_TOKEN where the server wants a token.
+    The id of an example is the number of its row in all inputs (times 2**20, plus the number of the word, in tagging),
+    so a part that is encoded twice writes the same rows. The inputs are read twice, first to count them: a bad row is
+    found before any work. An error leaves no collection. Every node must see the model under the same path, and have
+    the variable KNN_UE_STORE_TOKEN where the server wants a token.
     """
-    pipe = UncertaintyPipeline.from_pretrained(model, task, device=device)
-    tagging = TASKS[pipe.task].is_tagging
-    manifest = plan(inputs, Path(model), {}, part_rows=part_rows, cut=not tagging)
-    n_lines = sum(part.n_lines or 0 for part in manifest.parts)
+    place = str(Path(model).absolute())
+    pipe = UncertaintyPipeline.from_pretrained(place, task, device=device)
+
+    def rows() -> Iterator[Row]:
+        return chain.from_iterable(read_rows(path, pipe.task, labeled=True) for path in inputs)
+
+    n_rows, n_done = sum(1 for _ in rows()), 0
     n_columns = pipe.encoder.encode([]).require_features("build_store").shape[1]
-    built = MilvusStore.create(store, n_columns=n_columns, n_rows=n_lines, index=index)
-    n_done = 0
-
-    def finished(part: Part, n_rows: int) -> None:
-        nonlocal n_done
-        del n_rows
-        n_done += part.n_lines or 0
-        if progress is not None:
-            progress("stored", n_done, n_lines)
-
+    built = MilvusStore.create(store, n_columns=n_columns, n_rows=n_rows, index=index)
+    parts = ((number, (number * part_rows, part)) for number, part in enumerate(in_parts(rows(), part_rows)))
     try:
         with cluster(address, workers) as n_workers:
-            import ray
-
-            worker = ray.remote(num_cpus=1)(_Storer)
-            run_parts(
-                lambda: worker.remote(str(Path(model).absolute()), pipe.task, store, device),
-                manifest.parts,
-                n_workers,
-                finished,
-            )
-        built.finish(n_lines, progress)
+            for _, count in run_parts(_store, parts, n_workers, place, pipe.task, store, device):
+                n_done += count
+                if progress is not None:
+                    progress("stored", n_done, n_rows)
+        built.finish(n_rows, progress)
     except BaseException:
         MilvusStore.drop(store)
         raise
     return built
 
 
-class _Storer:
-    """A worker: holds the model and a connection, encodes and stores one part after the other."""
+def _store(numbered: tuple[int, list[Row]], model: str, task: str, store: str, device: str) -> int:
+    """Encode and store the rows of a part, the first of which has a number; runs on a worker."""
+    first, rows = numbered
+    pipe, opened = _opened(model, task, store, device)
+    examples = labeled_examples(rows, pipe.task, pipe.class_names, name="training")
+    outputs = pipe.encoder.encode(examples)
+    numbers = first + np.arange(len(examples))
+    if outputs.groups is not None:
+        sizes = [len(example.parts) for example in examples]
+        if max(sizes) >= _WORDS:
+            raise InvalidInputError(f"a sentence may have up to {_WORDS} words, one has {max(sizes)}: split it")
+        numbers = np.concatenate([_WORDS * row + np.arange(size) for row, size in zip(numbers, sizes, strict=True)])
+    vectors = opened.normalized(outputs.require_features("build_store"))
+    texts = [None] * len(numbers) if outputs.texts is None else list(outputs.texts)
+    opened.write_rows(
+        StoredRows(ids=numbers, vectors=vectors, labels=outputs.require_labels("build_store"), texts=texts)
+    )
+    return len(rows)
 
-    def __init__(self, model: str, task: str, store: str, device: str) -> None:
-        self._pipe = UncertaintyPipeline.from_pretrained(model, task, device=device)
-        self._store = MilvusStore.open(store)
 
-    def ready(self) -> bool:
-        """Return once the model is loaded."""
-        return True
-
-    def run(self, part: Part) -> int:
-        """Store the rows of a part and return how many they are."""
-        pipe = self._pipe
-        rows = list(rows_of(part, pipe.task, labeled=True))
-        if not rows:  # blank lines only
-            return 0
-        examples = labeled_examples(rows, pipe.task, pipe.class_names, name="training")
-        outputs = pipe.encoder.encode(examples)
-        features, labels = outputs.require_features("build_store"), outputs.require_labels("build_store")
-        numbers = part.first_row + np.arange(len(examples))
-        if outputs.groups is not None:
-            sizes = [len(example.parts) for example in examples]
-            if max(sizes) >= _WORDS:
-                raise InvalidInputError(f"a sentence may have up to {_WORDS} words, one has {max(sizes)}: split it")
-            numbers = np.concatenate([_WORDS * row + np.arange(size) for row, size in zip(numbers, sizes, strict=True)])
-        self._store.write_rows(
-            StoredRows(
-                ids=numbers,
-                vectors=self._store.normalized(features),
-                labels=labels,
-                texts=[None] * len(numbers) if outputs.texts is None else list(outputs.texts),
-            )
-        )
-        return len(numbers)
+@lru_cache(maxsize=1)
+def _opened(model: str, task: str, store: str, device: str) -> tuple[UncertaintyPipeline, MilvusStore]:
+    return UncertaintyPipeline.from_pretrained(model, task, device=device), MilvusStore.open(store)

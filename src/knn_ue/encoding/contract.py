@@ -1,9 +1,9 @@
 """What the pipeline asks of a model: whatever is an `Encoder` can be fitted, saved, served and explained."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 from knn_ue.encoding.inputs import Example, RawText, split_words
 from knn_ue.errors import InvalidInputError
@@ -46,6 +46,14 @@ class EncoderPart:
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
 
+class NotExportedError(Exception):
+    """Why a model stays in PyTorch, in words that follow a colon; `is_surprising` where an export was tried."""
+
+    def __init__(self, reason: str, *, is_surprising: bool = False) -> None:
+        super().__init__(reason)
+        self.is_surprising = is_surprising
+
+
 class Encoder(Protocol):
     """Examples in, `Outputs` out.
 
@@ -59,6 +67,8 @@ class Encoder(Protocol):
     class_names: tuple[str, ...]
     options: EncoderOptions
     splits_texts: ClassVar[bool] = False
+    backend: ClassVar[str] = ""
+    """What answers in place of the model's own program, where something does."""
     gives_answers: ClassVar[bool] = False
     """Whether answers come with the rows, so that nothing is to be trained or stored."""
     n_encoded: int = 0
@@ -93,11 +103,20 @@ class Encoder(Protocol):
             "choose a method that does not need it"
         )
 
+    def exported(self, examples: Sequence[Example]) -> "Encoder":
+        """Return what answers these examples alike and faster; `NotExportedError` says why there is nothing."""
+        del examples
+        raise NotExportedError("this kind of model has no export")
+
+    def in_pytorch(self) -> "Encoder":
+        """Return the model behind an export; by default the encoder is no export."""
+        return self
+
     def to_part(self) -> EncoderPart:
         """Return what a UE folder must hold to open this encoder again."""
         ...
 
     @classmethod
-    def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:
+    def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> "Encoder":
         """Open the encoder that `to_part` described."""
         ...

@@ -21,7 +21,7 @@ from knn_ue.encoding.passes import log_mean_probs
 from knn_ue.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from knn_ue.encoding.huggingface import EncodingOptions
+    from knn_ue.encoding.options import EncodingOptions
 
 TokenIds = dict[str, list[int]]
 Arrays = dict[str, npt.NDArray[Any]]
@@ -302,6 +302,19 @@ class ViewReader:
                 direction = torch.nn.functional.normalize(found, dim=-1)
                 views.append(direction if signs is None else direction @ signs)
         return torch.stack(views, dim=1).half()
+
+    def read_arrays(self, hidden: Mapping[int, FloatArray], mask: Any, which: Any, where: Any) -> Any:
+        """Return what `read` does, from numpy arrays of the layers by number."""
+        weights = mask[:, :, None].astype(np.float32)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        views = []
+        for number in self.layers:
+            states = hidden[number]
+            mean = (states * weights).sum(axis=1)
+            for found in (states[which, where], mean[which]):
+                direction = found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+                views.append(direction if self._signs is None else direction @ self._signs)
+        return np.stack(views, axis=1).astype(np.float16)
 
 
 def random_signs(width: int, n_columns: int) -> FloatArray:

@@ -99,7 +99,7 @@ class GivenAnswers(Encoder):
             progress(len(rows), len(rows))
         is_pair = TASKS[self.task].is_pair
         return Outputs(
-            logits=_logits(answers, [sure for _, sure in given], len(self.class_names)),
+            logits=given_logits(answers, [sure for _, sure in given], len(self.class_names)),
             decoded=answers,
             labels=labels,
             class_names=self.class_names,
@@ -180,14 +180,14 @@ def _agreement(samples: Sequence[str], answer: str) -> float:
 
 
 def _confidence(given: Mapping[str, Any], answer: str, row: str) -> float | None:
-    stated = _number(given.get("confidence"), f"confidence of {row}")
+    stated = given_number(given.get("confidence"), f"confidence of {row}")
     if stated is not None:
         if not 0 <= stated <= 1:
             raise InvalidInputError(
                 f"the confidence of {row} must lie within 0 and 1, got {stated}: write 0.95 for 95 %"
             )
         return stated
-    logarithm = _number(given.get("logprob"), f"logprob of {row}")
+    logarithm = given_number(given.get("logprob"), f"logprob of {row}")
     if logarithm is not None:
         if logarithm > 0:
             raise InvalidInputError(
@@ -201,13 +201,14 @@ def _confidence(given: Mapping[str, Any], answer: str, row: str) -> float | None
         raise InvalidInputError(
             f"the probabilities of {row} must be an object, got {str(probabilities)[:40]!r}: write one number per label"
         )
-    share = _number(probabilities.get(answer, 0.0), f"probabilities of {row}")
+    share = given_number(probabilities.get(answer, 0.0), f"probabilities of {row}")
     if share is None or not 0 <= share <= 1:
         raise InvalidInputError(f"the probabilities of {row} must lie within 0 and 1, got {share}: pass shares")
     return share
 
 
-def _number(value: object, what: str) -> float | None:
+def given_number(value: object, what: str) -> float | None:
+    """Return a number as rows have it, None where there is none; `what` is what errors call it."""
     if value is None or value == "":
         return None
     shown = str(value)[:40]
@@ -221,7 +222,7 @@ def _number(value: object, what: str) -> float | None:
     return None if math.isnan(float(value)) else float(value)
 
 
-def _logits(answers: IntArray, sure: Sequence[float | None], n_answers: int) -> FloatArray:
+def given_logits(answers: IntArray, sure: Sequence[float | None], n_answers: int) -> FloatArray:
     """Return logits whose softmax gives each answer its stated confidence; where none was stated, nearly 1."""
     stated = np.array([np.nan if value is None else value for value in sure], dtype=np.float64)
     kept = np.clip(stated, _LEAST, 1 - _LEAST)

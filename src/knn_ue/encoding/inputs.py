@@ -6,9 +6,10 @@
 | text-pair            | a (premise, hypothesis) tuple or list; a dict or object with those names  |
 | token-classification | a list of words; `{"tokens", "tags"}`; a string or `{"text"}`, see `WordsOf` |
 
-Labels and tags may be left out. A label is looked up by its name; where the model has no names of its own
-(`LABEL_0`, `LABEL_1`, ...), or all labels are numbers and no class is called by one, it is the number of a class. Half
-a surrogate pair, which is no character, becomes U+FFFD.
+Labels and tags may be left out; the entities of a text to tag may be its `label` (see `knn_ue.marked`). A label is
+looked up by its name; where the model has no names of its own (`LABEL_0`, `LABEL_1`, ...), or all labels are numbers
+and no class is called by one, it is the number of a class. Half a surrogate pair, which is no character, becomes
+U+FFFD.
 """
 
 import re
@@ -22,6 +23,7 @@ import numpy as np
 from knn_ue.arrays import IntArray
 from knn_ue.errors import InvalidInputError
 from knn_ue.folder.tensors import valid_unicode
+from knn_ue.marked import read_marked
 from knn_ue.tasks import GIVEN_KEYS, TASKS, Task
 
 # Batches that are read and answered at a time: enough rows to sort by length, few enough that memory stays flat.
@@ -149,9 +151,11 @@ def read_example(row: object, task: Task, number: int = 0, *, words_of: WordsOf 
     if record.is_tagging and (text := _raw_text(row)) is not None:
         raw = words_of(valid_unicode(text))
     content, labels = _content(row, task) if raw is None else raw.words, None
-    if raw is None and content is not None:
+    if raw is not None:
+        labels = _marked_labels(row, raw, number)
+    elif content is not None:
         labels = _read_labels(row, task, number)
-    elif content is None and (content := _bare_content(row, task)) is None:
+    if content is None and (content := _bare_content(row, task)) is None:
         raise InvalidInputError(
             f"row {number} must be {record.example} for {task}, got {_shown(row)}: convert or drop it"
         )
@@ -315,6 +319,20 @@ def _read_labels(row: object, task: Task, number: int) -> tuple[str, ...] | None
             raise InvalidInputError(f"row {number} must have a label that is a string or number, got {_shown(label)}")
         labels.append(str(label))
     return tuple(labels)
+
+
+def _marked_labels(row: object, raw: RawText, number: int) -> tuple[str, ...] | None:
+    """Return the tags of a text whose entities are marked in its `label`; None where it has none."""
+    given = getattr(row, "given", None)
+    marked = (given or {}).get("label") if not isinstance(row, Mapping) else row.get("label")
+    if marked is None or (isinstance(marked, str) and not marked.lstrip().startswith(("[", "{"))):
+        return None  # no entities: the label of another task
+    answer = read_marked(marked, raw.words, f"row {number}", text=raw.text, places=raw.spans)
+    if answer.not_found:
+        raise InvalidInputError(
+            f"the label of row {number} has {answer.not_found[0]!r}, which is not in its text: correct the row"
+        )
+    return answer.tags(len(raw.spans))
 
 
 def _shown(value: object) -> str:

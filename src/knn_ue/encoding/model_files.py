@@ -18,9 +18,10 @@ RECORD = "knn_ue_training.json"  # how a model of ours was trained, beside its w
 _SAFE = ".safetensors"
 _INDEX, _BIN_INDEX = ".safetensors.index.json", ".bin.index.json"
 _HEAD_FILE = "knn_ue_head.safetensors"  # of heads/files.py, which needs torch
+EXPORTED = ("knn_ue_model.onnx", "knn_ue_tokenizer.json")  # the model and its tokenizer, for ONNX Runtime
 # States of a training run and weights for other frameworks: transformers reads none of them to predict.
 _NOT_NEEDED = {".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".ckpt"}
-_NOT_NEEDED_NAMES = {"training_args.bin", "optimizer.bin", "scheduler.bin", "trainer_state.json"}
+_NOT_NEEDED_NAMES = {"training_args.bin", "optimizer.bin", "scheduler.bin", "trainer_state.json", *EXPORTED}
 # Pickles, and files that make transformers look for weights elsewhere: never in a UE folder.
 _NEVER = _NOT_NEEDED | {".bin", ".pkl", ".pickle", ".gguf"}
 _NEVER_NAMES = {"adapter_config.json"}
@@ -101,14 +102,21 @@ def write_model(write: Callable[[Path], None], target: Path) -> None:
 
 def open_model(part: EncoderPart) -> ModelSource:
     """Return the model whose files a UE folder holds; they must be weights and settings, and nothing that runs."""
-    strange = next((name for name in part.files if name in _NEVER_NAMES or Path(name).suffix in _NEVER), None)
-    if strange is not None or not _has_safe_weights(part.files):
+    files = own_files(part)
+    strange = next((name for name in files if name in _NEVER_NAMES or Path(name).suffix in _NEVER), None)
+    if strange is not None or not _has_safe_weights(files):
         raise StorageError(
             f"{part.where} must hold its weights as safetensors, and no {strange or 'other ones'}: do not trust this "
             "folder"
         )
-    (folder,) = {path.parent for path in part.files.values()}
-    return replace(ModelSource.of(folder), digests=tuple(sorted(part.digests.items())))
+    (folder,) = {path.parent for path in files.values()}
+    digests = {name: digest for name, digest in part.digests.items() if name in files}
+    return replace(ModelSource.of(folder), digests=tuple(sorted(digests.items())))
+
+
+def own_files(part: EncoderPart) -> dict[str, Path]:
+    """Return the files of the model itself, without those of its export."""
+    return {name: path for name, path in part.files.items() if name not in EXPORTED}
 
 
 def _check_index(path: Path, names: set[str]) -> None:
@@ -191,7 +199,7 @@ def part_with_model(
 
 def open_with_model(part: EncoderPart, recorded: HubModel, load: Callable[[str | Path], ModelEncoder]) -> ModelEncoder:
     """Let `load` open an encoder with the model of its part: files that were verified, or a commit on the hub."""
-    if part.files:
+    if own_files(part):
         # What is wrong with files of the UE folder is the fault of that folder.
         with as_written(part.where, "pipeline"):
             source = open_model(part)

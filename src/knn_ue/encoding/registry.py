@@ -7,6 +7,7 @@ folder needs it.
 from knn_ue.encoding.causal import CausalLMEncoder
 from knn_ue.encoding.contract import Encoder
 from knn_ue.encoding.given import GivenAnswers
+from knn_ue.encoding.given_spans import GivenSpans
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
 
 GROUP = "knn_ue.encoders"
@@ -14,4 +15,5 @@ ENCODERS: dict[str, type[Encoder]] = {
     HuggingFaceEncoder.kind: HuggingFaceEncoder,
     CausalLMEncoder.kind: CausalLMEncoder,
     GivenAnswers.kind: GivenAnswers,
+    GivenSpans.kind: GivenSpans,
 }

@@ -2,7 +2,16 @@
 
 from knn_ue.answers import EntityExplanation
 from knn_ue.entities.evidence import INGREDIENTS, EntityEvidence
-from knn_ue.entities.model import EntityModel, SentenceReading, all_right, fit_entity_model, fit_entity_scores
+from knn_ue.entities.missed import find_missed
+from knn_ue.entities.model import (
+    EntityModel,
+    SentenceReading,
+    all_right,
+    fit_entity_model,
+    fit_entity_scores,
+    fit_whole,
+    whole_scores,
+)
 from knn_ue.entities.spans import Spans, TagSet, find_entities, is_tagged
 
 __all__ = [
@@ -15,7 +24,10 @@ __all__ = [
     "TagSet",
     "all_right",
     "find_entities",
+    "find_missed",
     "fit_entity_model",
     "fit_entity_scores",
+    "fit_whole",
     "is_tagged",
+    "whole_scores",
 ]

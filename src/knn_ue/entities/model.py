@@ -67,7 +67,7 @@ class EntityModel:
     clear_exponent: float
     exponents: tuple[float, float]
 
-    def read(self, outputs: Outputs, neighbors: Neighbors) -> SentenceReading:
+    def read(self, outputs: Outputs, neighbors: Neighbors | None) -> SentenceReading:
         """Return what is known of the entities that the model's own tags mark; the tags stay as they are."""
         spans = find_entities(outputs, outputs.predicted)
         assert outputs.class_names is not None  # find_entities has seen them
@@ -76,10 +76,7 @@ class EntityModel:
         evidence = gather_evidence(outputs, neighbors, spans, self.usual, case)
         scores = self.entity.probability(self.columns(evidence))
         hidden = self.missed.probability(outputs, spans, tags, case)
-        columns = _sentence_columns(spans, scores, hidden) * [1.0, self.clear_exponent]
-        none_missed = np.exp(columns[:, 1])
-        least = none_missed.copy()  # all right is never likelier than the least likely part of it
-        np.minimum.at(least, spans.sentence, scores)
+        none_missed, whole = whole_scores(spans, scores, hidden, self.clear_exponent, self.exponents)
         return SentenceReading(
             spans=spans,
             tags=tags,
@@ -87,7 +84,7 @@ class EntityModel:
             scores=scores,
             hidden=hidden,
             none_missed=none_missed,
-            sentence_scores=np.minimum(np.exp(columns @ np.array(self.exponents)), least),
+            sentence_scores=whole,
             missed=tuple(find_missed(outputs, spans, tags, hidden, self.missed.thresholds(len(outputs), case))),
         )
 
@@ -117,7 +114,7 @@ def fit_entity_scores(evidence: EntityEvidence, right: BoolArray, *, ridge: floa
     return fit_signed_logistic(evidence.values, right, guess)
 
 
-def fit_entity_model(validation: Outputs, neighbors: Neighbors, *, ridge: float = 1.0) -> EntityModel:
+def fit_entity_model(validation: Outputs, neighbors: Neighbors | None, *, ridge: float = 1.0) -> EntityModel:
     """Learn from labeled sentences which predicted entities are right and which gold ones are missed.
 
     Slopes are held `ridge` times as strongly as usual near those that held on other data.
@@ -132,17 +129,36 @@ def fit_entity_model(validation: Outputs, neighbors: Neighbors, *, ridge: float 
     entity = fit_entity_scores(evidence, predicted.same_in(gold), ridge=ridge)
     missed = fit_missed(validation, predicted, gold, tags, case)
     hidden = missed.probability(validation, predicted, tags, case)
-    columns = _sentence_columns(predicted, entity.probability(evidence.values), hidden)
-    (clear,) = _fit_exponents(columns[:, 1:], none_hidden(predicted, gold))
-    first, second = _fit_exponents(columns * [1.0, clear], all_right(predicted, gold))
+    clear, exponents = fit_whole(predicted, gold, entity.probability(evidence.values), hidden)
     return EntityModel(
         usual=usual,
         ingredients=evidence.names,
         entity=entity,
         missed=missed,
         clear_exponent=clear,
-        exponents=(first, second),
+        exponents=exponents,
     )
+
+
+def fit_whole(
+    predicted: Spans, gold: Spans, scores: FloatArray, hidden: FloatArray
+) -> tuple[float, tuple[float, float]]:
+    """Return the exponents that make scores of whole sentences of those (m,) of entities and of words (n,)."""
+    columns = _sentence_columns(predicted, scores, hidden)
+    (clear,) = _fit_exponents(columns[:, 1:], none_hidden(predicted, gold))
+    first, second = _fit_exponents(columns * [1.0, clear], all_right(predicted, gold))
+    return clear, (first, second)
+
+
+def whole_scores(
+    spans: Spans, scores: FloatArray, hidden: FloatArray, clear_exponent: float, exponents: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Return for each sentence (s,) that no entity is missed, and that also all of its entities are right."""
+    columns = _sentence_columns(spans, scores, hidden) * [1.0, clear_exponent]
+    none_missed = np.exp(columns[:, 1])
+    least = none_missed.copy()  # all right is never likelier than the least likely part of it
+    np.minimum.at(least, spans.sentence, scores)
+    return none_missed, np.minimum(np.exp(columns @ np.array(exponents)), least)
 
 
 def all_right(predicted: Spans, gold: Spans) -> BoolArray:

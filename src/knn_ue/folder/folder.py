@@ -3,13 +3,14 @@
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from knn_ue.errors import StorageError
+from knn_ue.errors import KnnUeError, StorageError
 from knn_ue.folder.changes import (
     StoredPart,
     Transaction,
@@ -26,6 +27,7 @@ from knn_ue.folder.disk import created_folder, replace_folder, storage_errors
 from knn_ue.folder.live import Live
 from knn_ue.folder.part import FITTED, Growing, Part, read_contents, read_tree, write_tree
 
+Result = TypeVar("Result")
 _OURS = (DATABASE, f"{DATABASE}-journal")
 
 
@@ -77,6 +79,18 @@ def open_folder(path: str | Path, *, kind: str | None = None) -> Part:
             # A writer may have committed another fitted part and removed the files of this one.
             before, head = head, head_of(folder)
             if head.fitted == before.fitted:
+                raise
+
+
+def open_as(path: str | Path, build: Callable[[Part], Result], *, kind: str | None = None) -> Result:
+    """Return what `build` makes of the folder; once more where a writer replaced what was fitted while it was read."""
+    while True:
+        root = open_folder(path, kind=kind)
+        try:
+            return build(root)
+        except (KnnUeError, OSError):
+            assert root.live is not None
+            if head_of(root.live.path).fitted == root.live.seen.fitted:
                 raise
 
 

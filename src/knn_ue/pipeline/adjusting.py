@@ -10,6 +10,7 @@ from knn_ue.answers import AnyAnswer
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators import Calibrator
 from knn_ue.data.columns import ColumnNames, Columns
+from knn_ue.decisions import ALARM, Watched
 from knn_ue.encoding import Encoder
 from knn_ue.errors import InvalidInputError
 from knn_ue.familiarity import Familiarity
@@ -19,6 +20,7 @@ from knn_ue.pipeline.fitted import Fitted, WithFitted
 from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.rows import Rows, labeled_examples
 from knn_ue.pipeline.sampling import SampledRow, sample_rows, weights_of
+from knn_ue.pipeline.watching import watch_outputs
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.tuning import Tolerance, Tuning, reindexed, tune_calibrator
@@ -91,6 +93,15 @@ class Adjustable(WithFitted, ABC):
     ) -> list[SampledRow]:
         """Return the rows of a pool to label for `adapt`: at random, or "stratified" by score with weights."""
         return sample_rows(self, rows, n, strategy=strategy, domain=domain, seed=seed, columns=Columns(**columns))
+
+    def watch(self, rows: Rows | Outputs, *, alarm: float = ALARM, **columns: Unpack[ColumnNames]) -> list[Watched]:
+        """Return whether each promise still holds, by labeled rows that arrived since, in the order in which they came.
+
+        They must be a random sample of what was answered, abstentions among them. Call it as often as you like on all
+        labels so far: a promise that holds is called broken with a probability of at most `alarm`.
+        """
+        outputs, _ = self._labeled_rows(rows, None, Columns(**columns))
+        return watch_outputs(self._ready(), outputs, alarm=alarm)
 
     @property
     def familiarity_(self) -> Familiarity | None:

@@ -1,8 +1,9 @@
 """Test rows -> outputs and what each row counts: for `UncertaintyPipeline.evaluate`, the command and Ray."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from knn_ue.arrays import FloatArray
 from knn_ue.calibrators import Calibrator
@@ -11,7 +12,7 @@ from knn_ue.encoding import Encoder, Example
 from knn_ue.evaluation import TEST, check_set_name
 from knn_ue.pipeline.rows import Rows, labeled_examples, maybe_labeled_examples
 from knn_ue.pipeline.sampling import weights_of
-from knn_ue.types import Outputs, Progress
+from knn_ue.types import Outputs, Progress, Step
 
 
 def compared(calibrator: Calibrator, method: str) -> dict[str, Calibrator]:
@@ -33,6 +34,14 @@ class EncodedSets:
     sample_weight: Mapping[str, FloatArray]
 
 
+class Encodes(Protocol):
+    """The one method of an encoder that turns examples into outputs, wherever the model runs."""
+
+    def encode(self, examples: Iterable[Example], *, with_labels: bool = True, progress: Step | None = None) -> Outputs:
+        """See `Encoder.encode`."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReadSets:
     """Test rows and those of other domains, before the model sees them; `Outputs` stay what they are.
@@ -44,7 +53,7 @@ class ReadSets:
     out_of_domain: Mapping[str, Sequence[Example] | Outputs]
     unlabeled: Mapping[str, str] = field(default_factory=dict)
 
-    def encode(self, encoder: Encoder, progress: Progress | None = None) -> EncodedSets:
+    def encode(self, encoder: Encodes, progress: Progress | None = None) -> EncodedSets:
         """Return what the model says; rows count by their field `sample_weight`."""
         rows = {TEST: self.test, **self.out_of_domain}
         outputs = {}
@@ -68,7 +77,7 @@ def read_sets(
     """Read all rows before the model sees one: a bad line is found at once. Test rows need labels."""
     task, names = encoder.task, encoder.class_names
     if not isinstance(test, Outputs):
-        test = labeled_examples(test, task, names, name="test", columns=columns)
+        test = labeled_examples(test, task, names, name="test", columns=columns, words_of=encoder.words_of)
     others: dict[str, Sequence[Example] | Outputs] = {}
     unlabeled = {}
     for name, rows in out_of_domain.items():

@@ -1,5 +1,6 @@
 """Rows and an encoder -> `Fitted`: everything is checked before the first row goes through the model."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -8,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, check_positive
+from knn_ue.arrays import BoolArray, FloatArray, check_choice, check_positive
 from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data import Columns
 from knn_ue.data.perturb import perturbed_rows
 from knn_ue.data.splits import half_of
 from knn_ue.decisions import Decision
-from knn_ue.encoding.contract import Encoder
+from knn_ue.encoding.contract import Encoder, NotExportedError
 from knn_ue.encoding.inputs import Example, class_numbers, windows
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.familiarity import FALSE_ALARM_RATE, Familiarity, TrainingSpace, check_rate
 from knn_ue.methods import METHODS, check_method, make_calibrator
 from knn_ue.pipeline.answers import score_answers, scored_answers
@@ -31,14 +32,15 @@ from knn_ue.pipeline.rows import (
     warn_if_weak,
     warn_of_absent_classes,
 )
-from knn_ue.pipeline.verified import AUTO, reads, with_verifier
+from knn_ue.pipeline.verified import AUTO, with_verifier
 from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, is_small
 from knn_ue.stores.segment import check_index
 from knn_ue.tasks import TASKS
 from knn_ue.tuning import Tolerance, tune_calibrator
-from knn_ue.types import LAYER, Outputs, Progress, Step, join_columns, join_outputs
+from knn_ue.types import LAYER, Outputs, Progress, Step, join_columns
 from knn_ue.verifying import Reader
 
+BACKENDS = ("auto", "onnx", "torch")
 MAX_MEASURED = 5000  # training rows that the training space is measured on
 
 
@@ -63,9 +65,11 @@ class FitOptions:
     verifier: "str | Reader | None" = None
     seed: int = 0
     allow_leakage: bool = False
+    backend: str = "auto"
 
     def __post_init__(self) -> None:
         check_method(self.method)
+        check_choice(self.backend, "backend", BACKENDS)
         check_positive(self.n_neighbors, "n_neighbors")
         check_rate(self.false_alarm_rate)
         calibrator = METHODS[self.method].calibrator
@@ -95,8 +99,11 @@ def fit_rows(
     options: FitOptions,
     progress: Progress | None,
     columns: Columns | None = None,
-) -> Fitted:
-    """Encode both sets, make the calibrator of the method, fit it and choose the threshold."""
+) -> tuple[Encoder, Fitted]:
+    """Encode both sets, make the calibrator of the method, fit it and choose the threshold; return what encoded them.
+
+    That is the model's export for ONNX Runtime where rows are given and the export answers as the model does.
+    """
     method = METHODS[options.method]
     train = _checked(encoder, train_rows, columns, name="training")
     validation = _checked(encoder, validation_rows, columns, name="validation")
@@ -108,6 +115,8 @@ def fit_rows(
         )
     if not options.allow_leakage and not isinstance(train, Outputs) and not isinstance(validation, Outputs):
         check_leakage(train, validation)
+    if not isinstance(train, Outputs) and not isinstance(validation, Outputs):
+        encoder = _on_backend(encoder, validation, options.backend)
     empty, texts = encoder.encode([]), train
     if not isinstance(train, Outputs):
         if options.store is None and options.index not in ("auto", "exact"):
@@ -122,12 +131,13 @@ def fit_rows(
     warn_if_weak(outputs)
     if method.reads_training:
         warn_of_absent_classes(stored)
-    held_out = _half(outputs, options.seed) if options.decisions else np.zeros(len(outputs), dtype=bool)
+    held_out = half_of_rows(outputs, options.seed) if options.decisions else np.zeros(len(outputs), dtype=bool)
     copies = _perturbed(encoder, validation, outputs, held_out, options.seed) if options.robust else None
     calibrator = _stored(options, stored, outputs.take(~held_out), progress)
-    if reads(encoder.task, options.verifier):
-        assert options.verifier is not None
-        calibrator = with_verifier(calibrator, texts, encoder.class_names, options.verifier, seed=options.seed)
+    if options.verifier is not None:
+        calibrator = with_verifier(
+            calibrator, encoder.task, texts, outputs, encoder.class_names, options.verifier, seed=options.seed
+        )
     found = calibrator.search(outputs)
     if not options.allow_leakage:
         check_vectors(found, outputs)
@@ -142,9 +152,23 @@ def fit_rows(
         optional_verifier=options.verifier == AUTO,
     )
     if space is None or scores is None or len(scores) != len(outputs):
-        return fitted
+        return encoder, fitted
     familiarity = Familiarity(space, false_alarm_rate=options.false_alarm_rate).fit_scores(scores, outputs)
-    return replace(fitted, familiarity=familiarity)
+    return encoder, replace(fitted, familiarity=familiarity)
+
+
+def _on_backend(encoder: Encoder, validation: Sequence[Example], backend: str) -> Encoder:
+    """Return the encoder on the backend that was asked for; "auto" is ONNX Runtime where that answers alike."""
+    if backend == "torch":
+        return encoder.in_pytorch()
+    try:
+        return encoder.exported(validation)
+    except NotExportedError as error:
+        if backend == "onnx":
+            raise InvalidInputError(f"the backend 'onnx' cannot be used: {error}: leave it out") from None
+        if error.is_surprising:
+            warnings.warn(f"the model answers in PyTorch: {error}", FitWarning, stacklevel=4)
+        return encoder
 
 
 def _needed(train: list[Example], encoder: Encoder, options: FitOptions, *, has_views: bool) -> list[Example]:
@@ -214,7 +238,7 @@ def encode_looking(
     groups = None
     if TASKS[encoder.task].is_tagging:
         groups = np.repeat(np.arange(len(rows)), [len(example.parts) for example in rows])
-    joined = join_columns(columns, groups=groups, class_names=outputs.class_names)
+    joined = join_columns(columns, groups=groups, class_names=outputs.class_names, sees_case=outputs.sees_case)
     return joined, np.concatenate(seen) if seen else None
 
 
@@ -252,7 +276,7 @@ def fit_outputs(
     if copies is None:
         calibrator.fit(validation.take(~held_out), found=_part(found, ~held_out))
     else:
-        calibrator.fit(join_outputs(validation.take(~held_out), copies))
+        calibrator.fit_robust(validation.take(~held_out), copies)
     gain = calibrator.gain
     if optional_verifier and gain is not None and not gain.pays:
         calibrator = calibrator.plain
@@ -332,7 +356,7 @@ def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: 
     return calibrator
 
 
-def _half(outputs: Outputs, seed: int) -> BoolArray:
+def half_of_rows(outputs: Outputs, seed: int) -> BoolArray:
     """Mark one half of the rows, at random; the words of one sentence stay together."""
     groups = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
     numbers = np.unique(groups)

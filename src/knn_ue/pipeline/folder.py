@@ -33,7 +33,7 @@ from knn_ue.folder import (
     check_arrays,
     from_plain,
     kind_of,
-    open_folder,
+    open_as,
     replace_fitted,
     stored_part,
     to_plain,
@@ -96,7 +96,7 @@ class OpenedFolder:
     @classmethod
     def open(cls, path: str | Path) -> "OpenedFolder":
         """Open a UE folder after verifying its files."""
-        return cls(open_folder(path, kind=KIND))
+        return open_as(path, cls, kind=KIND)
 
     @property
     def path(self) -> Path:
@@ -124,7 +124,7 @@ class OpenedFolder:
             if changed is not self.fitted:
                 self._write(changed, moved=moved)
         if moved:
-            self.__init__(open_folder(self.path, kind=KIND))  # type: ignore[misc]
+            open_as(self.path, self.__init__, kind=KIND)  # type: ignore[misc]
         else:
             self.fitted, self._parts = changed, self.live.parts
         return result
@@ -200,8 +200,15 @@ def save_tuned(opened: OpenedFolder, before: Head, calibrator: Calibrator, index
 
 def load_pipeline(path: str | Path, *, device: str, trust_remote_code: bool) -> tuple[Encoder, OpenedFolder]:
     """Open a UE folder with its model."""
-    opened = OpenedFolder.open(path)
-    part, fitted = opened.encoder_part, opened.fitted
+    return open_as(
+        path,
+        lambda root: _with_model(OpenedFolder(root), device=device, trust_remote_code=trust_remote_code),
+        kind=KIND,
+    )
+
+
+def _with_model(opened: OpenedFolder, *, device: str, trust_remote_code: bool) -> tuple[Encoder, OpenedFolder]:
+    path, part, fitted = opened.path, opened.encoder_part, opened.fitted
     for entry in entry_points(group=GROUP, name=part.kind):
         ENCODERS.setdefault(part.kind, entry.load())
     if part.kind not in ENCODERS:

@@ -10,12 +10,13 @@ from knn_ue.data.columns import ColumnNames, Columns
 from knn_ue.decisions import Decision, SetMethod, promised, warn_of_abstention
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions
 from knn_ue.encoding.given import GivenAnswers
+from knn_ue.encoding.given_spans import GivenSpans
 from knn_ue.errors import InvalidInputError
 from knn_ue.evaluation import TEST, Evaluation, SampleWeight, evaluate
 from knn_ue.familiarity import FALSE_ALARM_RATE
 from knn_ue.methods import check_outputs, chosen_options, encoder_for
 from knn_ue.pipeline.adjusting import Adjustable
-from knn_ue.pipeline.answered import fit_answers
+from knn_ue.pipeline.answered import fit_answers, fit_given_spans
 from knn_ue.pipeline.answers import check_explains, explain_outputs, measurable
 from knn_ue.pipeline.domains import Asked, answer_stream, calibrator_of, scale_of
 from knn_ue.pipeline.evaluating import compared, read_sets
@@ -25,7 +26,7 @@ from knn_ue.pipeline.folder import OpenedFolder, load_pipeline, save_changes, sa
 from knn_ue.pipeline.rows import Rows, input_examples, iter_examples
 from knn_ue.progress import as_progress
 from knn_ue.stores import IndexOptions
-from knn_ue.tasks import TASKS, Task
+from knn_ue.tasks import TASKS, Task, task_name
 from knn_ue.types import Outputs, Progress
 from knn_ue.verifying import OTHER, Reader
 
@@ -136,8 +137,15 @@ class UncertaintyPipeline(Adjustable):
             pipe = UncertaintyPipeline.from_answers().fit(rows)  # text, answer, label; optional confidence
             (answer,) = pipe({"text": "where is my money?", "answer": "refund"})
             answer.score, answer.alternatives  # 0.42, {"transfer": 0.35, ...}
+
+        With task="ner" the answers are marked entities (see `knn_ue.marked`), the right ones are `tags` or a `label`
+        of the same shape, and the reader is one of words, "minilm" unless another is named::
+
+            pipe = UncertaintyPipeline.from_answers(task="ner").fit(rows)  # tokens, tags, answer=[{"text", "type"}]
+            (sentence,) = pipe({"tokens": ["Ada", "wrote"], "answer": [{"text": "Ada", "type": "PER"}]})
+            sentence.entities[0].score, sentence.missed
         """
-        pipe = cls(GivenAnswers(task, labels or ()))
+        pipe = cls(GivenSpans(labels or ()) if TASKS[task_name(task)].is_tagging else GivenAnswers(task, labels or ()))
         pipe._reader = reader
         return pipe
 
@@ -162,6 +170,7 @@ class UncertaintyPipeline(Adjustable):
         verifier: "str | Reader | None" = None,
         seed: int = 0,
         allow_leakage: bool = False,
+        backend: str = "auto",
         progress: Progress | bool | None = None,
         **columns: Unpack[ColumnNames],
     ) -> Self:
@@ -185,6 +194,9 @@ class UncertaintyPipeline(Adjustable):
         `progress=True` shows bars in a notebook, one line in a terminal, and one line per minute in a log; a function
         is called with "training" or "validation", the number of rows done and the total.
         An answer is `unfamiliar` where its p-value is at most `false_alarm_rate`; see `knn_ue.Familiarity`.
+
+        `backend` "auto" exports the model for ONNX Runtime, twice as fast on a CPU, where its answers to validation
+        rows stay the same; "torch" does not, "onnx" fails where it cannot. What was exported is saved with the rest.
 
         `verifier` is a reader, or the name of one: it learns the labels from training texts and joins the score. "auto"
         uses it where it ranks the validation rows better, cross-fitted. `robust` fits on perturbed copies of the
@@ -223,14 +235,15 @@ class UncertaintyPipeline(Adjustable):
             verifier=verifier,
             seed=seed,
             allow_leakage=allow_leakage,
+            backend=backend,
         )
         encoder = encoder_for(self.encoder, self._user_options, method)
         if isinstance(train_rows, Outputs) or isinstance(validation_rows, Outputs):
             check_outputs(self.encoder.options, encoder.options, method)
-        self.fitted_ = fit_rows(
+        self.encoder, self.fitted_ = fit_rows(
             encoder, train_rows, validation_rows, options, as_progress(progress), Columns(**columns)
         )
-        self.encoder, self._opened = encoder, None
+        self._opened = None
         warn_of_abstention(self.fitted_.threshold)
         return self
 
@@ -239,6 +252,13 @@ class UncertaintyPipeline(Adjustable):
     ) -> None:
         if isinstance(rows, Outputs):
             raise InvalidInputError("answers are fitted on rows with text, answer and label, got Outputs: pass rows")
+        if TASKS[self.task].is_tagging:
+            self.encoder, self.fitted_ = fit_given_spans(
+                rows, reader=self._reader, decisions=decisions, columns=columns, seed=seed
+            )
+            self._user_options, self._opened = self.encoder.options, None
+            warn_of_abstention(self.fitted_.threshold)
+            return
         labels = [name for name in self.class_names if name != OTHER]
         self.encoder, self.fitted_ = fit_answers(
             self.task,

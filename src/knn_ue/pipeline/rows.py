@@ -67,10 +67,16 @@ def iter_examples(
 
 
 def labeled_examples(
-    rows: Rows, task: Task, class_names: Sequence[str], *, name: str, columns: Columns | None = None
+    rows: Rows,
+    task: Task,
+    class_names: Sequence[str],
+    *,
+    name: str,
+    columns: Columns | None = None,
+    words_of: WordsOf = split_words,
 ) -> list[Example]:
     """Return examples that all have labels the model knows; `name` ("training") is how messages call them."""
-    examples = list(iter_examples(rows, task, labeled=True, columns=columns))
+    examples = list(iter_examples(rows, task, labeled=True, columns=columns, words_of=words_of))
     check_not_empty(len(examples), f"the {name} set")
     without = next((number for number, example in enumerate(examples) if example.labels is None), None)
     if without is not None:
@@ -101,7 +107,7 @@ def maybe_labeled_examples(
     if isinstance(rows, Iterator):
         rows = list(rows)  # it may be needed twice
     try:
-        return labeled_examples(rows, task, class_names, name="out-of-domain", columns=columns), None
+        return labeled_examples(rows, task, class_names, name="out-of-domain", columns=columns, words_of=words_of), None
     except InvalidInputError as error:
         # What is wrong beside labels is raised here.
         return list(iter_examples(rows, task, labeled=False, columns=columns, words_of=words_of)), str(error)

@@ -15,6 +15,7 @@ NAMES: dict[Kind, str] = {
     "detection": "OOD detection",
 }
 
+_SAME = 1e-9  # probabilities that differ by rounding alone
 _MATCHES = 0.005  # a mean confidence this near the accuracy is called equal to it
 
 
@@ -94,7 +95,9 @@ def _points(gap: float) -> str:
 
 def _kept_answers(sets: Mapping[str, AnsweredSet], method: str) -> str:
     kept = "No prediction changes, only the confidence."
-    n_doubted = {name: int((x.probs[method].max(axis=1) > x.confidence(method)).sum()) for name, x in sets.items()}
+    n_doubted = {
+        name: int((x.probs[method].max(axis=1) > x.confidence(method) + _SAME).sum()) for name, x in sets.items()
+    }
     where = [f"{n:,} of {len(sets[name].outputs):,} rows of {name}" for name, n in n_doubted.items() if n]
     return f"{kept} In {listed(where)}, {method} finds another class more probable." if where else kept
 

@@ -20,7 +20,7 @@ from knn_ue.report.html_tables import (
 )
 from knn_ue.report.mistakes import Mistake
 from knn_ue.report.pictures import Picture, PictureKind
-from knn_ue.report.wording import COMPARISONS, about_intervals, mistakes_heading, shortened
+from knn_ue.report.wording import COMPARISONS, about_intervals, about_neighbors, labeled, mistakes_heading, shortened
 
 if TYPE_CHECKING:
     from knn_ue.report.report import Report
@@ -162,7 +162,7 @@ def _mistakes(report: "Report") -> Iterator[str]:
     if report.explained_by is None:
         yield "<p>No neighbors are shown: that needs a method that explains, such as knn-ue, and row features.</p>"
     else:
-        yield f"<p>Neighbors are the nearest stored training examples, found by {name_of(report.explained_by)}.</p>"
+        yield f"<p>Neighbors are the nearest examples with a label, found by {name_of(report.explained_by)}.</p>"
     for set_name in dict.fromkeys(mistake.set_name for mistake in report.mistakes):
         yield f"<h3>{name_of(set_name)}</h3>"
         for side in ("before", "after"):
@@ -185,14 +185,11 @@ def _mistake(mistake: Mistake) -> str:
     text = f"(row {mistake.row} has no text)" if mistake.text is None else shortened(mistake.text)
     table = ""
     if (explanation := mistake.explanation) is not None:
-        caption = (
-            f"{explanation.n_agreeing} of {explanation.n_neighbors} neighbors agree with "
-            f"“{explanation.label}”; the nearest ones:"
-        )
+        caption = about_neighbors(explanation)
         lines = [
             (
                 "agrees" if near.agrees else "differs",
-                near.label,
+                labeled(near),
                 f"{near.distance:.3f}",
                 f"(row {near.id})" if near.text is None else shortened(near.text),
             )

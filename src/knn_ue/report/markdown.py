@@ -11,7 +11,9 @@ from knn_ue.report.mistakes import Mistake
 from knn_ue.report.wording import (
     COMPARISONS,
     about_intervals,
+    about_neighbors,
     difference,
+    labeled,
     mistakes_heading,
     shortened,
 )
@@ -78,10 +80,9 @@ def _mistake(mistake: Mistake) -> Sequence[str]:
         f"confidence {percent(mistake.raw_confidence)} before, {percent(mistake.confidence)} after",
     ]
     if (explanation := mistake.explanation) is not None:
-        counted = f"{explanation.n_agreeing} of {explanation.n_neighbors}"
-        lines.append(f"{counted} neighbors agree with {explanation.label}; nearest:")
+        lines.append(about_neighbors(explanation))
         for near in explanation.neighbors:
             said = "agrees " if near.agrees else "differs"
             shown = f"row {near.id}" if near.text is None else shortened(near.text)
-            lines.append(f"  {said} {near.distance:8.3f}  {near.label}  {shown}")
+            lines.append(f"  {said} {near.distance:8.3f}  {labeled(near)}  {shown}")
     return [" ".join(line.split()) if not line.startswith("  ") else f"  {' '.join(line.split())}" for line in lines]

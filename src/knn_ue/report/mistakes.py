@@ -90,6 +90,8 @@ def _surest(rows: IntArray, by: tuple[FloatArray, FloatArray], n_mistakes: int) 
 def _explanations(
     outputs: Outputs, rows: IntArray, explain_with: Calibrator | None, top: int
 ) -> Sequence[Explanation | None]:
-    if explain_with is None or outputs.features is None or not len(rows):
+    if explain_with is None or not len(rows):
+        return [None] * len(rows)
+    if outputs.features is None and not explain_with.judges_given:
         return [None] * len(rows)
     return explain_with.explain(outputs.take(rows), top=top)

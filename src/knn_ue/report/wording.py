@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from knn_ue.answers import Explanation, NeighborExample
 from knn_ue.evaluation import Comparison, EvaluationOptions
+from knn_ue.reasons import sentences
 from knn_ue.report.headline import listed
 from knn_ue.report.mistakes import Side
 
@@ -34,6 +36,21 @@ def about_weights(weighted: Iterable[str]) -> Iterator[str]:
             "sample weight, of which only ratios matter. Where a number depends on how many rows there are (AURC, "
             "E-AURC, AUPR, debiased ECE), that is the number of rows with a weight above 0. Sizes of sets are rows."
         )
+
+
+def about_neighbors(explanation: Explanation) -> str:
+    """Say what stands above the neighbors: how many agree or, of a given answer, what spoke for and against it."""
+    if explanation.base_score is None:
+        counted = f"{explanation.n_agreeing} of {explanation.n_neighbors}"
+        return f"{counted} neighbors agree with “{explanation.label}”; the nearest ones:"
+    said = sentences(explanation)
+    reasons = [said[part] for part in ("for", "against") if part in said]
+    return " ".join([*reasons, "The nearest labeled rows:"])
+
+
+def labeled(near: NeighborExample) -> str:
+    """Return the label of a neighbor and, where answers were given, what was answered there if it is another one."""
+    return near.label if near.given in (None, near.label) else f"{near.label} (the model said {near.given})"
 
 
 def mistakes_heading(side: Side, method: str) -> str:

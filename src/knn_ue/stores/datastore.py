@@ -25,7 +25,7 @@ from knn_ue.folder import (
     Live,
     Part,
     as_written,
-    open_folder,
+    open_as,
     replace_fitted,
     write_folder,
 )
@@ -368,7 +368,7 @@ class Datastore(Shown):
     @classmethod
     def load(cls, path: str | Path) -> "Datastore":
         """Open the folder `path`, large arrays memory-mapped; later changes are written to it."""
-        return cls.from_part(open_folder(path, kind=cls.kind))
+        return open_as(path, cls.from_part, kind=cls.kind)
 
     def detached(self) -> "Datastore":
         """Return a store in memory of the same examples; later changes to one do not affect the other."""

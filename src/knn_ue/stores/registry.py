@@ -13,9 +13,9 @@ import numpy as np
 
 from knn_ue.arrays import FloatArray, IntArray, check_positive, label_vector
 from knn_ue.errors import InvalidInputError, StorageError
-from knn_ue.folder import Part, open_folder, replace_fitted
+from knn_ue.folder import Part, open_as, replace_fitted
 from knn_ue.stores import milvus
-from knn_ue.stores.contract import MEMORY, ListedStore, NeighborStore, StoredRows, tunable
+from knn_ue.stores.contract import MEMORY, ListedStore, NeighborStore, StoredRows, TunableStore, tunable
 from knn_ue.stores.datastore import Datastore
 from knn_ue.stores.options import IndexOptions, Normalization, index_options
 from knn_ue.stores.segment import IndexedRows
@@ -82,12 +82,14 @@ def open_store(place: str | Path | Part) -> NeighborStore:
         if kind.open is None:
             raise InvalidInputError(f"a store at {address!r} cannot be opened by its address: open its folder")
         return kind.open(address)
-    part = place if isinstance(place, Part) else open_folder(place)
-    if part.kind not in STORES:
+    if not isinstance(place, Part):
+        return open_as(place, open_store)
+    if place.kind not in STORES:
         raise StorageError(
-            f"{part.where} holds a {part.kind[:40]!r}, which is not a known store ({', '.join(STORES)}): upgrade knn-ue"
+            f"{place.where} holds a {place.kind[:40]!r}, which is not a known store ({', '.join(STORES)}): "
+            "upgrade knn-ue"
         )
-    return STORES[part.kind].load(part)
+    return STORES[place.kind].load(place)
 
 
 def folder_of(store: NeighborStore) -> Path | None:
@@ -101,14 +103,18 @@ def compact_folder(path: str | Path) -> None:
 
     What was fitted again since is folded in too. Holds a second copy of the vectors while it works.
     """
-    root = open_folder(path)
+    root, stores = open_as(path, _opened_stores)
     live = root.live
     assert live is not None
-    stores = {name: tunable(open_store(part)) for name, part in root.tree().items() if part.growing is not None}
     with live.change():
         if not any(store.has_changes for store in stores.values()):
             return
         replace_fitted(live, _with_stores(root, {name: store.compacted() for name, store in stores.items()}))
+
+
+def _opened_stores(root: Part) -> tuple[Part, dict[str, TunableStore]]:
+    parts = root.tree().items()
+    return root, {name: tunable(open_store(part)) for name, part in parts if part.growing is not None}
 
 
 def _with_stores(part: Part, stores: Mapping[str, NeighborStore]) -> Part:

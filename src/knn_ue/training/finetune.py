@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from knn_ue.encoding.huggingface import EncodingOptions, HuggingFaceEncoder
+from knn_ue.encoding.huggingface import HuggingFaceEncoder
 from knn_ue.encoding.inputs import class_numbers, read_examples
 from knn_ue.encoding.inspection import note_training, save_model, saved_names
 from knn_ue.encoding.loading import find_device, load_config, load_model, load_tokenizer, quiet, share_padding
+from knn_ue.encoding.options import EncodingOptions
 from knn_ue.errors import InvalidInputError, require
 from knn_ue.tasks import task_name
 from knn_ue.training.folder import disk_errors, new_model_folder, write_record

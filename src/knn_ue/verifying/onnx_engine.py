@@ -1,5 +1,6 @@
-"""ONNX Runtime as the engine of a reader: the whole encoder for texts, one that is cut at its layers for words."""
+"""ONNX Runtime, and as the engine of a reader: the whole encoder for texts, one that is cut at its layers for words."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +44,13 @@ class OnnxEngine:
         return [np.concatenate([_padded(states[k], ids.shape[1]) for states in alone]) for k in range(len(outputs))]
 
     def _open(self, layers: tuple[int, ...] | None) -> tuple[Any, list[str]]:
-        import onnxruntime
-
         content = self._path.read_bytes()
         self._rounds_by_batch = b"DynamicQuantizeLinear" in content
         names: list[str] = []
         if layers is not None:
             content, names = cut_at_layers(content, layers)
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # errors only
         try:
-            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            session = open_session(content)
         except Exception as error:  # the runtime's own errors have no common base
             raise InvalidInputError(
                 f"ONNX Runtime cannot open {self._path} ({str(error)[:200]}): export it again"
@@ -64,6 +61,18 @@ class OnnxEngine:
                 f"{self._path} has the input {unknown[0]!r}: a reader is an encoder of {', '.join(_KNOWN_INPUTS)}"
             )
         return session, names or [_last_state(session, self._path)]
+
+
+def open_session(model: bytes) -> Any:
+    """Open a model on the CPU with as many threads as `OMP_NUM_THREADS` says, else one per core; none spins idly."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    options.intra_op_num_threads = int(threads) if threads.isdigit() else 0
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3  # errors only
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _run(session: Any, outputs: list[str], ids: IntArray, mask: IntArray) -> list[FloatArray]:

@@ -30,6 +30,7 @@ WARN_FROM = 0.15  # a word in no span is worth a warning from this probability o
 _CENTERS = np.array([-1.8, -0.6, -2.2, 1.1, -5.7, -6.4, 4.1, 4.4, -1.5, 0.7])
 _SPREADS = np.array([2.4, 2.0, 2.5, 5.8, 2.4, 2.6, 2.8, 3.0, 1.6, 0.6])
 _SLOPES = np.array([2.2, -0.5, 1.3, -0.5, 0.6, -0.1, 0.8, 0.5, -0.3, -0.1])
+_BORDERS = ("begins", "continues", "type_before", "continues_after", "outside_before", "outside_after", "length")
 _LOOSE = 3.0  # standard deviation of the intercept, and of all slopes: C = .1
 _HELD = np.sqrt(0.1)
 _FARTHEST = 4.0  # standard deviations; own evidence beyond says no more
@@ -40,7 +41,8 @@ class SpanParams:
     """The numbers of a fitted verifier, as plain JSON has them.
 
     `types` are those of the judged model, `tags` those of the probe. `slopes` are of the features, then of each type,
-    then of each column of own evidence, standardized by `own_means` and `own_spreads`.
+    then of each column of own evidence, standardized by `own_means` and `own_spreads`; `usual` is the mean of each
+    column over the labeled sentences' spans.
     """
 
     types: tuple[str, ...]
@@ -48,6 +50,7 @@ class SpanParams:
     scale: float
     bias: float
     slopes: tuple[float, ...]
+    usual: tuple[float, ...]
     own_means: tuple[float, ...] = ()
     own_spreads: tuple[float, ...] = ()
 
@@ -57,7 +60,8 @@ class SpanVerifier:
     """A fitted verifier: parameters and arrays, nothing else.
 
     `weights` (d, tags) and `intercepts` (tags,) are the probe's. `left_out` (m,) are the scores of the labeled
-    sentences' spans as if those sentences were new, `right` (m,) which were right: decisions and reports use those.
+    sentences' spans as if those sentences were new, `right` (m,) which were right, and `kinds` (m,) their types:
+    decisions and reports use those.
     """
 
     params: SpanParams
@@ -65,6 +69,7 @@ class SpanVerifier:
     intercepts: FloatArray
     left_out: FloatArray
     right: BoolArray
+    kinds: IntArray
 
     @property
     def share_right(self) -> float:
@@ -98,6 +103,25 @@ class SpanVerifier:
         """Return the probability (m,) that each span is right: its type, its first and its last word."""
         return sigmoid(self.log_odds(vectors, spans, own))
 
+    def terms_of(self, probs: FloatArray, spans: Spans, own: FloatArray | None = None) -> dict[str, FloatArray]:
+        """Return what each part of the evidence adds (m,) to the log-odds of a usual span.
+
+        `type` is whether the reader would call it so, `borders` whether it would begin and end there, `record` how
+        often the type was right, and `own` what the model says itself.
+        """
+        columns = self._columns(probs, spans, own)
+        terms = (columns - np.array(self.params.usual)) * np.array(self.params.slopes)
+        n_features, n_types = len(FEATURES), len(self.params.types)
+        borders = [FEATURES.index(name) for name in _BORDERS]
+        others = np.setdiff1d(np.arange(n_features), borders)
+        parts = {
+            "type": others,
+            "borders": borders,
+            "record": slice(n_features, n_features + n_types),
+            "own": slice(n_features + n_types, None),
+        }
+        return {name: terms[:, places].sum(axis=1) for name, places in parts.items()}
+
     def hidden(self, probs: FloatArray, spans: Spans) -> FloatArray:
         """Return the probability (n,) that a word in no span is part of an entity, 0 for all others."""
         tags = TagSet.of(self.params.tags)
@@ -109,8 +133,19 @@ class SpanVerifier:
 
     @classmethod
     def restored(cls, params: SpanParams, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Restore a verifier from its parameters and arrays."""
-        return cls(params=params, **{name: arrays[name] for name in _ARRAYS})
+        """Restore a verifier from its parameters and arrays; ValueError where they do not go together."""
+        verifier = cls(params=params, **{name: arrays[name] for name in _ARRAYS})
+        n_own, n_columns = len(params.own_means), len(FEATURES) + len(params.types) + len(params.own_means)
+        sizes = (len(params.slopes), len(params.usual), len(params.own_spreads))
+        numbers = np.array([params.scale, params.bias, *params.slopes, *params.usual, *params.own_means])
+        shapes = (verifier.weights.shape[1:], verifier.intercepts.shape)
+        if sizes != (n_columns, n_columns, n_own) or shapes != ((len(params.tags),),) * 2:
+            raise ValueError("the parts of the verifier do not go together")
+        if not (np.isfinite(numbers).all() and np.isfinite(verifier.weights).all()):
+            raise ValueError("the verifier has numbers that are not finite")
+        if not (verifier.intercepts < np.inf).all() or min(params.scale, *params.own_spreads, 1.0) <= 0:
+            raise ValueError("the verifier has numbers that are out of range")
+        return verifier
 
     def _columns(self, probs: FloatArray, spans: Spans, own: FloatArray | None) -> FloatArray:
         params = self.params
@@ -123,7 +158,7 @@ class SpanVerifier:
         return np.hstack([columns, _standardized(evidence, np.array(params.own_means), np.array(params.own_spreads))])
 
 
-_ARRAYS = ("weights", "intercepts", "left_out", "right")
+_ARRAYS = ("weights", "intercepts", "left_out", "right", "kinds")
 
 
 def fit_spans(
@@ -139,20 +174,49 @@ def fit_spans(
     the judged model marked, their `kind` a place in `types`; they may overlap. `own` (m, k) is the model's own evidence
     for each, such as the log-odds of its confidence, NaN where unknown.
     """
-    if (n_sentences := len(spans.starts)) < MIN_SENTENCES:
+    return judge_spans(learn_tags(vectors, gold, spans.starts), gold, spans, types, own)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LearnedTags:
+    """What a reader learned of tags: the `probe`, and `left_out` (n, tags), where each fold is read by the others'.
+
+    `folds` (sentences,) is the fold of each sentence.
+    """
+
+    tags: tuple[str, ...]
+    probe: Probe
+    left_out: FloatArray
+    folds: IntArray
+
+
+def learn_tags(vectors: FloatArray, gold: Sequence[str], starts: IntArray) -> LearnedTags:
+    """Fit the probe on word vectors (n, d) and IOB2 tags `gold` (n,) of sentences that begin at `starts`."""
+    if len(starts) < MIN_SENTENCES:
         raise InvalidInputError(
-            f"the verifier needs at least {MIN_SENTENCES} labeled sentences, got {n_sentences}: with fewer it cannot "
+            f"the verifier needs at least {MIN_SENTENCES} labeled sentences, got {len(starts)}: with fewer it cannot "
             "be checked; label more"
         )
     vectors = float_matrix(vectors, "the word vectors")
-    check_length(len(vectors), "the word vectors", spans.n_words)
-    check_length(len(gold), "the gold tags", spans.n_words)
+    check_length(len(vectors), "the word vectors", len(gold))
     tags, numbers = _tag_numbers(gold)
-    folds = sentence_folds(n_sentences)
-    probs = cross_fit_probe(vectors, numbers, folds[spans.sentence_of_word], n_tags=len(tags))
-    probe = fit_probe(vectors, numbers, n_tags=len(tags))
+    folds = sentence_folds(len(starts))
+    of_word = folds[np.searchsorted(starts, np.arange(len(gold)), side="right") - 1]
+    return LearnedTags(
+        tags=tags,
+        probe=fit_probe(vectors, numbers, n_tags=len(tags)),
+        left_out=cross_fit_probe(vectors, numbers, of_word, n_tags=len(tags)),
+        folds=folds,
+    )
+
+
+def judge_spans(
+    learned: LearnedTags, gold: Sequence[str], spans: Spans, types: Sequence[str], own: FloatArray | None = None
+) -> SpanVerifier:
+    """Learn which spans to trust from what a reader learned of the tags of the same sentences; see `fit_spans`."""
+    check_length(len(gold), "the gold tags", spans.n_words)
     right = right_spans(gold, spans, types)
-    columns = _columns(probs, spans, types, tags)
+    columns = _columns(learned.left_out, spans, types, learned.tags)
     means: FloatArray = np.zeros(0)
     spreads: FloatArray = np.zeros(0)
     if own is not None:
@@ -162,24 +226,26 @@ def fit_spans(
     bias, *slopes = _fit_verdict(columns, right).tolist()
     params = SpanParams(
         types=tuple(types),
-        tags=tags,
-        scale=probe.scale,
+        tags=learned.tags,
+        scale=learned.probe.scale,
         bias=bias,
         slopes=tuple(slopes),
+        usual=tuple((columns.mean(axis=0) if len(columns) else np.zeros(columns.shape[1])).tolist()),
         own_means=tuple(means.tolist()),
         own_spreads=tuple(spreads.tolist()),
     )
     left_out = np.zeros(len(spans))
     for fold in range(N_FOLDS):
-        inside = folds[spans.sentence] == fold
+        inside = learned.folds[spans.sentence] == fold
         found = _fit_verdict(columns[~inside], right[~inside])
         left_out[inside] = sigmoid(found[0] + columns[inside] @ found[1:])
     return SpanVerifier(
         params=params,
-        weights=read_only(probe.weights),
-        intercepts=read_only(probe.intercepts),
+        weights=read_only(learned.probe.weights),
+        intercepts=read_only(learned.probe.intercepts),
         left_out=read_only(left_out),
         right=read_only(right),
+        kinds=read_only(spans.kind),
     )
 
 
