@@ -14,6 +14,7 @@ from knn_ue.arrays import check_choice
 from knn_ue.calibrators import (
     Calibrator,
     DensityAwareCalibration,
+    EntityScores,
     KnnUE,
     KnnUEEntity,
     MahalanobisScaling,
@@ -167,6 +168,13 @@ METHODS = Methods(
             make=lambda train, search: KnnUE(stored(train, search), n_neighbors=search.n_neighbors),
             summary="a weight from distances and labels",
             better_for={"token-classification": "knn-ue-entity"},
+        ),
+        "entity-scores": Method(
+            calibrator=EntityScores,
+            make=lambda _train, _search: EntityScores(),
+            summary="a probability for each entity and sentence, from what the tagger says of the words alone",
+            reads_training=False,
+            only_tasks=("token-classification",),
         ),
         "knn-ue-entity": Method(
             calibrator=KnnUEEntity,

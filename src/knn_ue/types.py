@@ -39,8 +39,8 @@ class Outputs(Shown):
     `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array per
     layer; `views` (n, views, k), what familiarity looks at; `groups` (n,), the sentence of each word;
     `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second";
-    `words`, those of tagged sentences as they are written, for models that do not see capital letters: they are
-    evidence for entities; `decoded` (n,) class numbers, where the prediction is not the highest logit, as in a
+    `words`, those of tagged sentences as they are written: evidence for entities, but for models with `sees_case`,
+    which know capital letters; `decoded` (n,) class numbers, where the prediction is not the highest logit, as in a
     parser. Arrays may be lists, numpy arrays (memory-mapped ones stay mapped) or tensors of any
     framework.
 
@@ -60,6 +60,7 @@ class Outputs(Shown):
     texts: Sequence[str] | None = None
     pairs: Sequence[tuple[str, str]] | None = None
     words: Sequence[str] | None = None
+    sees_case: bool = False
 
     def __post_init__(self) -> None:
         logits = logit_matrix(self.logits, "logits")
@@ -187,7 +188,9 @@ def join_outputs(first: Outputs, *others: Outputs) -> Outputs:
         layers = [joined(layer) for layer in zip(*(part.layers or () for part in parts), strict=True)]
     rows = ("logits", "features", "labels", "views", "decoded", "texts", "pairs", "words")
     columns = {name: joined([getattr(part, name) for part in parts]) for name in rows}
-    return Outputs(**columns, groups=joined(groups), layers=layers, class_names=first.class_names)
+    return Outputs(
+        **columns, groups=joined(groups), layers=layers, class_names=first.class_names, sees_case=first.sees_case
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,6 +9,7 @@ from cli_files import run, write_rows
 from knn_ue import metrics
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline import UncertaintyPipeline
+from knn_ue.verifying import READERS, WordVectors
 from pipelines import PAIR, TEXT, WORDS
 from tiny_models import ROWS, pair_rows, text_rows
 
@@ -184,9 +185,48 @@ def test_a_threshold_is_chosen_on_scores_with_the_verifier(model):
     assert (scores >= pipe.threshold_.threshold).any()
 
 
-def test_a_tagger_has_none_yet(models):
-    with pytest.raises(InvalidInputError, match="reads texts or pairs"):
-        fitted(models[WORDS], WORDS)
+@pytest.fixture(scope="module")
+def letters():
+    """A reader of words that sees their letters, known by its name."""
+
+    def counted(sentences):
+        return [
+            [float(word.count(chr(97 + n))) for n in range(26)] + [float(word[0].isupper())]
+            for words in sentences
+            for word in words
+        ]
+
+    READERS["letters"] = lambda: WordVectors("letters", counted)
+    yield "letters"
+    del READERS["letters"]
+
+
+@pytest.mark.parametrize("method", ["knn-ue-entity", "entity-scores"])
+def test_a_tagger_s_entities_are_verified_too(models, letters, method, tmp_path):
+    pipe = fitted(models[WORDS], WORDS, method=method, verifier=letters, index="exact")
+    pipe.save(tmp_path / "ue")
+
+    loaded = UncertaintyPipeline.load(tmp_path / "ue", device="cpu")
+
+    rows = ROWS[WORDS](20, start=300)
+    assert loaded.calibrator_.kind == "verified-entities"
+    assert [one.to_dict() for one in loaded(rows)] == [one.to_dict() for one in pipe(rows)]
+    said = [
+        reason for one in pipe(rows) for entity in one.entities for reason in (*entity.raised_by, *entity.lowered_by)
+    ]
+    assert any(reason.startswith("the verifier reads ") for reason in said)
+    plain = pipe.calibrator_.plain.read(pipe.outputs(rows)).scores
+    assert not np.array_equal(plain, pipe.calibrator_.read(pipe.outputs(rows)).scores)
+
+
+def test_the_verifier_of_a_tagger_needs_scores_of_entities(models, letters):
+    with pytest.raises(InvalidInputError, match="such as knn-ue-entity"):
+        fitted(models[WORDS], WORDS, method="temperature", verifier=letters)
+
+
+def test_a_reader_of_texts_cannot_read_words(models):
+    with pytest.raises(InvalidInputError, match="gives no word vectors"):
+        fitted(models[WORDS], WORDS, method="entity-scores", verifier="instant")
 
 
 def test_the_command_says_what_it_gains(model, tmp_path):

@@ -25,7 +25,7 @@ from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain,
 from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
 from knn_ue.stores import FolderStore, NeighborStore, open_store
-from knn_ue.types import Neighbors, Outputs, Prediction
+from knn_ue.types import Neighbors, Outputs, Prediction, join_outputs
 from knn_ue.verifying import Reader
 from knn_ue.verifying.opened import Gain
 from knn_ue.weighting import Explanation
@@ -94,6 +94,8 @@ class Calibrator(Shown, ABC):
     explains: ClassVar[bool] = False
     """Whether `explain` has terms to show."""
 
+    scores_entities: ClassVar[bool] = False
+    """Whether it has scores of entities once it is fitted on tagged sentences."""
     judges_given: ClassVar[bool] = False
     """Whether it judges answers that somebody else gave, so that other labels may be likelier."""
 
@@ -192,6 +194,10 @@ class Calibrator(Shown, ABC):
         self._fit(validation, self._neighbors(validation, found))
         self.n_classes_ = validation.n_classes
         return self
+
+    def fit_robust(self, validation: Outputs, copies: Outputs) -> Self:
+        """Learn from `copies` of validation outputs too, whose texts were perturbed."""
+        return self.fit(join_outputs(validation, copies))
 
     def predict_proba(self, outputs: Outputs, *, found: Found | None = None) -> FloatArray:
         """Return probabilities (n, classes), float64, whose rows sum to one."""

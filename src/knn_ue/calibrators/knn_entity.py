@@ -42,6 +42,7 @@ class KnnUEEntity(KnnUE):
     """
 
     kind: ClassVar[str] = "knn-ue-entity"
+    scores_entities: ClassVar[bool] = True
 
     @dataclass(frozen=True, kw_only=True)
     class State(KnnUE.State):

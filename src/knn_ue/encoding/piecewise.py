@@ -49,12 +49,16 @@ class PiecewiseEncoder(Encoder):
                 columns.setdefault(name, []).append(values)
         if not columns:
             columns = {name: [values] for name, values in self.forward.empty_arrays().items()}
-        return join_columns(columns, class_names=self.class_names)
+        return self._joined(columns)
 
     def encode_batches(self, rows: Iterable[object], *, with_labels: bool = True) -> Iterator[Outputs]:
         """Yield the `Outputs` of a bounded number of rows at a time, in order; memory does not grow with the input."""
         for part in self._encode_windows(rows, with_labels):
-            yield join_columns({name: [values] for name, values in part.items()}, class_names=self.class_names)
+            yield self._joined({name: [values] for name, values in part.items()})
+
+    def _joined(self, columns: dict[str, list[Any]]) -> Outputs:
+        sees_case = TASKS[self.task].is_tagging and not self.ignores_case
+        return join_columns(columns, class_names=self.class_names, sees_case=sees_case)
 
     def _encode_windows(
         self, rows: Iterable[object], with_labels: bool, progress: Step | None = None, total: int | None = None
@@ -102,7 +106,5 @@ class PiecewiseEncoder(Encoder):
         width = self.options.context_words
         texts = [word_in_context(e.parts, i, width=width) for e in examples for i in range(len(e.parts))]
         lengths = [len(example.parts) for example in examples]
-        described = {"texts": texts, "groups": np.repeat(np.arange(start, start + len(examples)), lengths)}
-        if self.ignores_case:
-            described["words"] = [word for example in examples for word in example.parts]
-        return described
+        groups = np.repeat(np.arange(start, start + len(examples)), lengths)
+        return {"texts": texts, "groups": groups, "words": [word for example in examples for word in example.parts]}

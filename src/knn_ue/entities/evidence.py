@@ -95,8 +95,8 @@ class WordCase:
 
 
 def case_of(outputs: Outputs, spans: Spans) -> WordCase | None:
-    """Return the case of the words of `outputs`, None where they have no words."""
-    return None if outputs.words is None else WordCase.of(outputs.words, spans.starts.tolist())
+    """Return the case of the words of `outputs`, None where they have no words, or a model that sees it itself."""
+    return None if outputs.words is None or outputs.sees_case else WordCase.of(outputs.words, spans.starts.tolist())
 
 
 def _capitals_inside(sentence: Sequence[str], letters: Sequence[int]) -> tuple[list[int], bool]:
@@ -145,9 +145,9 @@ class Usual:
 
 
 def gather_evidence(
-    outputs: Outputs, neighbors: Neighbors, spans: Spans, usual: Usual, case: WordCase | None
+    outputs: Outputs, neighbors: Neighbors | None, spans: Spans, usual: Usual, case: WordCase | None
 ) -> EntityEvidence:
-    """Return the ingredients of each entity; `neighbors` are those of every word.
+    """Return the ingredients of each entity; `neighbors` are those of every word, None where nothing is stored.
 
     An entity with no word tagged "O" beside it gets the usual value. `case` is that of the words (`case_of`), if known.
     """
@@ -157,19 +157,21 @@ def gather_evidence(
     beside = _outside_beside(outputs, spans, tags)
     beside = np.where(np.isinf(beside), usual.beside, beside)
     apart = np.where(_touches_another(spans), 0.0, 1.0)
-    distance = -spans.lowest(-relative_distance(neighbors, usual.distance))
-    agreement = spans.lowest(type_agreement(neighbors, _kind_of_words(spans), tags))
     company = np.bincount(spans.sentence, weights=link)[spans.sentence] / np.bincount(spans.sentence)[spans.sentence]
-    columns = [kind, link, beside, apart, distance, agreement, company]
+    found = {"type": kind, "link": link, "beside": beside, "apart": apart, "company": company}
+    if neighbors is not None:
+        found["distance"] = -spans.lowest(-relative_distance(neighbors, usual.distance))
+        found["agreement"] = spans.lowest(type_agreement(neighbors, _kind_of_words(spans), tags))
     if case is not None:
-        columns += [case.small_end(spans), case.capital_beside(spans)]
-    return EntityEvidence(values=np.column_stack(columns), names=INGREDIENTS[: len(columns)])
+        found |= {"small_end": case.small_end(spans), "capital_beside": case.capital_beside(spans)}
+    names = tuple(name for name in INGREDIENTS if name in found)
+    return EntityEvidence(values=np.column_stack([found[name] for name in names]), names=names)
 
 
-def find_usual(outputs: Outputs, neighbors: Neighbors, spans: Spans) -> Usual:
+def find_usual(outputs: Outputs, neighbors: Neighbors | None, spans: Spans) -> Usual:
     """Return the medians over the entities, or over all words where there is no entity."""
     words = spans.covered if len(spans) else np.ones(len(outputs), dtype=bool)
-    nearest = neighbors.distances[words, 0]
+    nearest = np.zeros(0) if neighbors is None else neighbors.distances[words, 0]
     nearest = nearest[np.isfinite(nearest) & (nearest > 0)]
     beside = _outside_beside(outputs, spans, _tags(outputs))
     beside = beside[np.isfinite(beside)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from knn_ue.answers import EntityExplanation, TextsOf, nearest_examples
+from knn_ue.answers import EntityExplanation, NeighborExample, TextsOf, nearest_examples
 from knn_ue.arrays import FloatArray, softmax
 from knn_ue.entities.model import EntityModel, SentenceReading
 from knn_ue.types import Neighbors, Outputs
@@ -27,22 +27,24 @@ def explain_entities(
     model: EntityModel,
     outputs: Outputs,
     reading: SentenceReading,
-    neighbors: Neighbors,
-    texts_of: TextsOf,
+    neighbors: Neighbors | None,
+    texts_of: TextsOf | None,
     *,
     top: int,
 ) -> list[EntityExplanation]:
     """Return an explanation of each entity in `reading`, made of `outputs` and the `neighbors` of every word.
 
-    `texts_of` is asked once, for the neighbors of all entities.
+    `texts_of` is asked once, for the neighbors of all entities; both are None where nothing is stored.
     """
     terms = model.entity.terms(model.columns(reading.evidence))
     raw = softmax(outputs.logits).max(axis=1)
     names: Sequence[str] = outputs.class_names or ()
     spans = reading.spans
     rows = zip(spans.kind.tolist(), spans.first.tolist(), spans.last.tolist(), spans.sentence.tolist(), strict=True)
-    first_words = outputs.predicted[spans.first]
-    shown = nearest_examples(neighbors.take(spans.first), first_words, texts_of, names=names, top=top)
+    shown: list[tuple[NeighborExample, ...]] = [()] * len(spans)
+    if neighbors is not None and texts_of is not None:
+        first_words = outputs.predicted[spans.first]
+        shown = nearest_examples(neighbors.take(spans.first), first_words, texts_of, names=names, top=top)
     explained = []
     for place, (kind, first, last, sentence) in enumerate(rows):
         raised, lowered = _reasons(model.ingredients, terms[place])

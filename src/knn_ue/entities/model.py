@@ -67,7 +67,7 @@ class EntityModel:
     clear_exponent: float
     exponents: tuple[float, float]
 
-    def read(self, outputs: Outputs, neighbors: Neighbors) -> SentenceReading:
+    def read(self, outputs: Outputs, neighbors: Neighbors | None) -> SentenceReading:
         """Return what is known of the entities that the model's own tags mark; the tags stay as they are."""
         spans = find_entities(outputs, outputs.predicted)
         assert outputs.class_names is not None  # find_entities has seen them
@@ -114,7 +114,7 @@ def fit_entity_scores(evidence: EntityEvidence, right: BoolArray, *, ridge: floa
     return fit_signed_logistic(evidence.values, right, guess)
 
 
-def fit_entity_model(validation: Outputs, neighbors: Neighbors, *, ridge: float = 1.0) -> EntityModel:
+def fit_entity_model(validation: Outputs, neighbors: Neighbors | None, *, ridge: float = 1.0) -> EntityModel:
     """Learn from labeled sentences which predicted entities are right and which gold ones are missed.
 
     Slopes are held `ridge` times as strongly as usual near those that held on other data.

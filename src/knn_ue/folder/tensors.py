@@ -214,7 +214,7 @@ class PackedTexts:
 
 
 Arrays = dict[str, npt.NDArray[Any]]
-_WORD = "word"
+_WORD, _SEES_CASE = "word", "sees_case"
 _OPTIONAL = ("features", "labels", "views", "decoded", "groups")
 
 
@@ -229,6 +229,8 @@ def outputs_to_arrays(outputs: Outputs) -> Arrays:
         arrays |= PackedTexts.pack(outputs.texts).to_arrays()
     if outputs.words is not None:
         arrays |= PackedTexts.pack(outputs.words).to_arrays(_WORD)
+    if outputs.sees_case:
+        arrays[_SEES_CASE] = np.array([True])
     return arrays
 
 
@@ -248,4 +250,5 @@ def outputs_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], class_names: Seq
         texts=None if paired else texts or None,
         pairs=list(zip(texts[::2], texts[1::2], strict=True)) if paired else None,
         words=words,
+        sees_case=_SEES_CASE in arrays,
     )

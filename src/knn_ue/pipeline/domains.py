@@ -73,7 +73,8 @@ def adapt_fitted(
     if fitted.familiarity is not None and fitted.familiarity.space_.measures(labeled):
         familiarity = fitted.familiarity.mean_p_value(labeled)
         n_reference = fitted.familiarity.n_reference(labeled)
-    reader = verifier or (None if fitted.calibrator.judges_given else fitted.calibrator.reader)
+    has_own = not fitted.calibrator.judges_given and labeled.groups is None
+    reader = verifier or (fitted.calibrator.reader if has_own else None)
     inputs = [] if reader is None else inputs_of(labeled)
     repeated: tuple[str, ...] = ()
     if add and before is not None and (random_sample or force):

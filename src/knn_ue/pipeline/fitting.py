@@ -32,12 +32,12 @@ from knn_ue.pipeline.rows import (
     warn_if_weak,
     warn_of_absent_classes,
 )
-from knn_ue.pipeline.verified import AUTO, reads, with_verifier
+from knn_ue.pipeline.verified import AUTO, with_verifier
 from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, is_small
 from knn_ue.stores.segment import check_index
 from knn_ue.tasks import TASKS
 from knn_ue.tuning import Tolerance, tune_calibrator
-from knn_ue.types import LAYER, Outputs, Progress, Step, join_columns, join_outputs
+from knn_ue.types import LAYER, Outputs, Progress, Step, join_columns
 from knn_ue.verifying import Reader
 
 BACKENDS = ("auto", "onnx", "torch")
@@ -134,9 +134,10 @@ def fit_rows(
     held_out = half_of_rows(outputs, options.seed) if options.decisions else np.zeros(len(outputs), dtype=bool)
     copies = _perturbed(encoder, validation, outputs, held_out, options.seed) if options.robust else None
     calibrator = _stored(options, stored, outputs.take(~held_out), progress)
-    if reads(encoder.task, options.verifier):
-        assert options.verifier is not None
-        calibrator = with_verifier(calibrator, texts, encoder.class_names, options.verifier, seed=options.seed)
+    if options.verifier is not None:
+        calibrator = with_verifier(
+            calibrator, encoder.task, texts, outputs, encoder.class_names, options.verifier, seed=options.seed
+        )
     found = calibrator.search(outputs)
     if not options.allow_leakage:
         check_vectors(found, outputs)
@@ -237,7 +238,7 @@ def encode_looking(
     groups = None
     if TASKS[encoder.task].is_tagging:
         groups = np.repeat(np.arange(len(rows)), [len(example.parts) for example in rows])
-    joined = join_columns(columns, groups=groups, class_names=outputs.class_names)
+    joined = join_columns(columns, groups=groups, class_names=outputs.class_names, sees_case=outputs.sees_case)
     return joined, np.concatenate(seen) if seen else None
 
 
@@ -275,7 +276,7 @@ def fit_outputs(
     if copies is None:
         calibrator.fit(validation.take(~held_out), found=_part(found, ~held_out))
     else:
-        calibrator.fit(join_outputs(validation.take(~held_out), copies))
+        calibrator.fit_robust(validation.take(~held_out), copies)
     gain = calibrator.gain
     if optional_verifier and gain is not None and not gain.pays:
         calibrator = calibrator.plain

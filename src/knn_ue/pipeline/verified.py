@@ -1,51 +1,78 @@
-"""Training rows -> a verifier beside the method: the reader learns the labels from a sample of their texts."""
+"""Training rows -> a verifier beside the method: the reader learns the labels from a sample of their texts.
+
+A tagger's verifier learns from the validation sentences alone.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from knn_ue.calibrators import Calibrator, Verified
+from knn_ue.arrays import IntArray
+from knn_ue.calibrators import Calibrator, Verified, VerifiedEntities
 from knn_ue.encoding.inputs import Example, class_numbers
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import InvalidInputError, MissingExtraError
 from knn_ue.tasks import TASKS, Task
 from knn_ue.types import Outputs
-from knn_ue.verifying import Reader, open_reader, read_inputs
+from knn_ue.verifying import Reader, WordReader, open_reader, read_inputs
 from knn_ue.verifying.opened import MAX_STUDIED, learn_classes
+from knn_ue.verifying.spans import MIN_SENTENCES
 
 AUTO = "auto"
-_AUTO_READER = "instant"
-
-
-def reads(task: Task, verifier: "str | Reader | None") -> bool:
-    """Return whether there is a verifier for the task; raise where one was named and there is none."""
-    if verifier is None:
-        return False
-    if TASKS[task].is_tagging:
-        if verifier == AUTO:
-            return False
-        raise InvalidInputError(f"a verifier reads texts or pairs, got task {task!r}: leave out verifier")
-    return True
+_TRIED = ("minilm", "instant")  # where it is left to us: the first that can be opened here
 
 
 def with_verifier(
     calibrator: Calibrator,
+    task: Task,
     train: Sequence[Example] | Outputs,
+    validation: Outputs,
     class_names: Sequence[str],
     verifier: "str | Reader",
     *,
     seed: int,
-) -> Verified:
-    """Return the calibrator, not fitted yet, with a reader beside it that learned from at most `MAX_STUDIED` rows."""
-    reader = open_reader(_AUTO_READER if verifier == AUTO else verifier) if isinstance(verifier, str) else verifier
+) -> Calibrator:
+    """Return the calibrator, not fitted yet, with a reader beside it that learned from at most `MAX_STUDIED` rows.
+
+    Where the choice is left to us and there is nothing to learn from, the calibrator is returned as it is.
+    """
+    if TASKS[task].is_tagging:
+        n_sentences = 0 if validation.groups is None else len(np.unique(validation.groups))
+        if verifier == AUTO and (not calibrator.scores_entities or n_sentences < MIN_SENTENCES):
+            return calibrator
+        reader = _opened(verifier, of_words=True)
+        return calibrator if reader is None else VerifiedEntities(calibrator, reader)
+    reader = _opened(verifier, of_words=False)
+    assert reader is not None  # one is always there
+    texts, pairs, gold = _sample(train, class_names, seed)
+    return Verified(
+        calibrator, reader, learn_classes(read_inputs(reader, texts, pairs), gold, n_classes=len(class_names))
+    )
+
+
+def _sample(
+    train: Sequence[Example] | Outputs, class_names: Sequence[str], seed: int
+) -> tuple[Sequence[str] | None, Sequence[tuple[str, str]] | None, IntArray]:
+    """Return the texts or pairs of a random sample, and their classes."""
     chosen = np.sort(np.random.default_rng(seed).permutation(len(train))[:MAX_STUDIED])
     if isinstance(train, Outputs):
         sample = train.take(chosen)
-        texts, pairs, gold = sample.texts, sample.pairs, sample.require_labels("the verifier")
-    else:
-        examples = [train[row] for row in chosen]
-        texts, pairs = [example.parts[0] for example in examples], None
-        if len(examples[0].parts) == 2:
-            pairs = [(example.parts[0], example.parts[1]) for example in examples]
-        gold = class_numbers(examples, class_names)
-    learned = learn_classes(read_inputs(reader, texts, pairs), gold, n_classes=len(class_names))
-    return Verified(calibrator, reader, learned)
+        return sample.texts, sample.pairs, sample.require_labels("the verifier")
+    examples = [train[row] for row in chosen]
+    pairs = None
+    if len(examples[0].parts) == 2:
+        pairs = [(example.parts[0], example.parts[1]) for example in examples]
+    return [example.parts[0] for example in examples], pairs, class_numbers(examples, class_names)
+
+
+def _opened(verifier: "str | Reader", *, of_words: bool) -> "Reader | None":
+    """Return the reader that was named, or the first that can be opened; None where none of those reads words."""
+    if verifier != AUTO:
+        return open_reader(verifier) if isinstance(verifier, str) else verifier
+    for name in _TRIED:
+        try:
+            reader = open_reader(name)
+        except (InvalidInputError, MissingExtraError):
+            continue
+        if not of_words or isinstance(reader, WordReader):
+            return reader
+    return None

@@ -180,10 +180,10 @@ def measure_gain(probs: FloatArray, answers: IntArray, gold: IntArray, own: Floa
         join = fit_join(probs[kept], answers[kept], gold[kept], own[kept])
         scores[asked] = join.scores(probs[asked], answers[asked], own[asked])
     before, after = (metrics.e_aurc(confidence=found, correct=right) for found in (own, scores))
-    return Gain(before=before, after=after, n_rows=len(gold), pays=_pays(own, scores, right, seed))
+    return Gain(before=before, after=after, n_rows=len(gold), pays=ranks_better(own, scores, right, seed=seed))
 
 
-def _pays(own: FloatArray, scores: FloatArray, right: BoolArray, seed: int) -> bool:
+def ranks_better(own: FloatArray, scores: FloatArray, right: BoolArray, *, seed: int = 0) -> bool:
     """Say whether `scores` rank better than `own` in nearly all bootstrap draws of the rows."""
     if np.count_nonzero(~right) < _FEW_MISTAKES:
         return False

@@ -64,7 +64,12 @@ def run_batch(served: Served, works: Sequence[Work]) -> list[Done | Exception]:
         answered |= _answer(served, works, outputs, cuts, asked)
     return [
         answered.get(number)
-        or Done(served=served, answers=[], why=[], outputs=outputs.take(slice(cuts[number], cuts[number + 1])))
+        or Done(
+            served=served,
+            answers=[],
+            why=[],
+            outputs=outputs if len(works) == 1 else outputs.take(slice(cuts[number], cuts[number + 1])),
+        )
         for number in range(len(works))
     ]
 

@@ -9,7 +9,6 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.folder import library_version
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.fitted import store_of
-from knn_ue.pipeline.folder import OpenedFolder
 from knn_ue.stores import NeighborStore
 from knn_ue.tasks import TASKS
 
@@ -24,19 +23,14 @@ class Served:
     loaded_at: float = field(default_factory=time.time)
 
     @property
-    def opened(self) -> OpenedFolder:
-        """The UE folder."""
-        return self.pipe.opened
-
-    @property
     def path(self) -> Path:
         """Where the UE folder is."""
-        return self.opened.path
+        return self.pipe.opened.path
 
     @property
     def generation(self) -> str:
         """A name of what the folder holds, which changes with every acknowledged change."""
-        return self.opened.live.seen.generation
+        return self.pipe.opened.live.seen.generation
 
     @property
     def store(self) -> NeighborStore | None:
@@ -61,6 +55,7 @@ class Served:
             "max_length": getattr(pipe.encoder.options, "max_length", None),
             "threshold": None if threshold is None else threshold.threshold,
             "promise": None if threshold is None else str(threshold),
+            "promises": list(pipe.promises),
             "note": neighbor_note(self),
             "samples": _samples(pipe),
             "judges_answers": pipe.encoder.gives_answers,

@@ -63,7 +63,7 @@ class FolderWriter:
         self, served: Served, *, device: str, trust_remote_code: bool, max_wait: float, swapped: Swapped
     ) -> None:
         self.served = served
-        self.served.opened.live.max_wait = max_wait
+        self.served.pipe.opened.live.max_wait = max_wait
         self.last_error: str | None = None  # of the last attempt to read the folder again
         self._device = device
         self._trust_remote_code = trust_remote_code
@@ -142,7 +142,7 @@ class FolderWriter:
         """Change what the folder holds now; where another process saved it, open it again first."""
 
         def once(fitted: Fitted) -> tuple[Fitted, tuple[Said, bool]]:
-            live = self.served.opened.live
+            live = self.served.pipe.opened.live
             with live.change() as transaction:  # that of `edit`
                 before = None if asked is None else transaction.answered(asked.key)
                 if asked is not None and before is not None:
@@ -153,10 +153,10 @@ class FolderWriter:
                 return changed, (said, True)
 
         try:
-            result = self.served.opened.edit(once)
+            result = self.served.pipe.opened.edit(once)
         except StaleFolderError:
             self._load()
-            result = self.served.opened.edit(once)
+            result = self.served.pipe.opened.edit(once)
         self._take_over()
         return result
 
@@ -197,7 +197,7 @@ class FolderWriter:
     def _reload_if_stale(self) -> tuple[Served, bool]:
         before = self.served
         try:
-            before.opened.refresh()
+            before.pipe.opened.refresh()
             self._take_over()
             self.last_error = None
         except StaleFolderError:
@@ -210,8 +210,8 @@ class FolderWriter:
     def _take_over(self) -> None:
         """Serve what was fitted since, by us or by others."""
         before = self.served
-        if before.opened.fitted is not before.pipe.fitted_:
-            self.served = Served(pipe=before.pipe.of_folder(before.pipe.encoder, before.opened))
+        if before.pipe.opened.fitted is not before.pipe.fitted_:
+            self.served = Served(pipe=before.pipe.of_folder(before.pipe.encoder, before.pipe.opened))
             self._swapped(before, self.served)
 
     def _load(self) -> None:
@@ -223,7 +223,7 @@ class FolderWriter:
         except (KnnUeError, OSError) as error:
             self._remember(error)
             raise
-        served.opened.live.max_wait = self._max_wait
+        served.pipe.opened.live.max_wait = self._max_wait
         self.served, self.last_error = served, None
         self._swapped(before, served)
 
