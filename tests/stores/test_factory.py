@@ -15,6 +15,7 @@ WRONG = [
     "IVF50000000,Flat",
     "IVF99999999999999999999,Flat",
     "HNSW1000000",
+    "RR100000,Flat",
     "IVF301,Flat",
     "PQ4x9",
     "PCA64,Flat",
@@ -29,6 +30,10 @@ def test_a_factory_with_numbers_that_nobody_means_is_refused(factory):
 
     with pytest.raises(InvalidInputError, match=r"got |faiss cannot build .* from 300 rows .*such as"):
         Datastore.build(features, np.zeros(300, int), index=factory)
+
+
+def test_as_many_lists_as_a_billion_rows_need_are_allowed():
+    assert IndexOptions(factory="PCA64,IVF1048576,SQ8").factory == "PCA64,IVF1048576,SQ8"
 
 
 # --- codes with a range of their own --------------------------------------------------------------------------------

@@ -203,7 +203,8 @@ def open_with_model(part: EncoderPart, recorded: HubModel, load: Callable[[str |
         # What is wrong with files of the UE folder is the fault of that folder.
         with as_written(part.where, "pipeline"):
             source = open_model(part)
-            assert source.folder is not None
+            if source.folder is None:  # another process compacted or tuned the folder just now
+                raise ValueError("its model is missing")
             encoder = load(source.folder)
             encoder.source = source
             return encoder

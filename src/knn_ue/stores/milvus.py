@@ -403,6 +403,8 @@ def _sorted(hits: Sequence[Any]) -> tuple[IntArray, FloatArray, IntArray]:
     ids = np.asarray([hit["id"] for hit in hits], dtype=np.int64)
     squared = np.asarray([hit["distance"] for hit in hits], dtype=np.float64)  # Milvus returns squares
     labels = np.asarray([hit["entity"]["label"] for hit in hits], dtype=np.int64)
+    if not np.isfinite(squared).all():
+        raise StorageError("Milvus found distances that are not numbers: build the collection again")
     distances = np.sqrt(np.maximum(squared, 0.0))
     order = np.lexsort((ids, distances))
     return ids[order], distances[order], labels[order]

@@ -13,7 +13,7 @@ from knn_ue.folder.tensors import stored_array
 from knn_ue.stores.exact import row_squared_norms
 
 # faiss believes every number: a 0, or HNSW1, ends the process, and one of many digits takes all memory.
-_IMPOSSIBLE = re.compile(r"(?<!\d)0|HNSW1(?!\d)|\d{7}")
+_IMPOSSIBLE = re.compile(r"(?<!\d)0|HNSW1(?!\d)|\d{8}|(?<![\dF])\d{6}")
 _AUTO_EXACT_VALUES = 1 << 26
 _LARGEST_SETTING = 2**31 - 1
 
@@ -59,7 +59,8 @@ class IndexOptions:
             )
         if _IMPOSSIBLE.search(self.factory):
             raise InvalidInputError(
-                f"numbers in factory must be at least 1, and 2 after HNSW, and below a million, got {self.factory!r}"
+                "numbers in factory must be at least 1, and 2 after HNSW, and below 100,000, or 10 million after IVF, "
+                f"got {self.factory[:200]!r}"
             )
         if self.factory.endswith(",RFlat"):
             object.__setattr__(self, "factory", self.factory.removesuffix(",RFlat"))

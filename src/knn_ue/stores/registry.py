@@ -7,7 +7,6 @@ its `to_part` says, and the scheme of its addresses ("milvus" for "milvus://host
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -17,47 +16,27 @@ from knn_ue.folder import Part, open_as, replace_fitted
 from knn_ue.stores import milvus
 from knn_ue.stores.contract import MEMORY, ListedStore, NeighborStore, StoredRows, TunableStore, tunable
 from knn_ue.stores.datastore import Datastore
-from knn_ue.stores.options import IndexOptions, Normalization, index_options
+from knn_ue.stores.options import IndexOptions, index_options
 from knn_ue.stores.segment import IndexedRows
 
 _SCHEME_END = "://"
 
 
-class StoreBuilder(Protocol):
-    """Stores features (n, d), labels (n,) and texts at an address such as "milvus://host:19530/name"."""
-
-    def __call__(
-        self,
-        address: str,
-        features: FloatArray,
-        labels: IntArray,
-        *,
-        texts: Sequence[str] | None,
-        index: str | IndexOptions,
-    ) -> NeighborStore: ...
-
-
-class StoreMover(Protocol):
-    """Writes rows as another store keeps them to an address."""
-
-    def __call__(
-        self, address: str, rows: StoredRows, *, index: str | IndexOptions, normalization: Normalization
-    ) -> NeighborStore: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class StoreKind:
-    """One kind of store: `load` opens the part of a folder that its `to_part` made; `build` and `open` take an address.
+    """One kind of store: `load` opens the part of a folder that its `to_part` made, the others take an address first.
 
-    `check` raises before any work where nothing can be built at an address; `move_to` writes the rows of another store
-    there, ids and all. `several` says whether a calibrator may keep several of them that change together.
+    `build(address, features, labels, texts=, index=)` stores features (n, d) there, `open(address)` finds what it made,
+    and `check(address, index)` raises before any work where nothing can be built. `move_to(address, rows, index=,
+    normalization=)` writes the rows of another store there, ids and all. `several` says whether a calibrator may keep
+    several of them that change together.
     """
 
     load: Callable[[Part], NeighborStore]
-    build: StoreBuilder | None = None
+    build: Callable[..., NeighborStore] | None = None
     open: Callable[[str], NeighborStore] | None = None
     check: Callable[[str, str | IndexOptions], None] | None = None
-    move_to: StoreMover | None = None
+    move_to: Callable[..., NeighborStore] | None = None
     several: bool = True
 
 
@@ -136,8 +115,7 @@ def build_store(
     """Store labeled features: in a `Datastore`, or at an `address` whose scheme is a key of `STORES`."""
     if address is None:
         return Datastore.build(features, labels, texts=texts, index=index)
-    build = _builder_at(address)
-    return build(address, features, labels, texts=texts, index=index)
+    return _builder_at(address)(address, features, labels, texts=texts, index=index)
 
 
 def check_address(address: str, index: str | IndexOptions = "auto", *, several: bool = False) -> None:
@@ -200,7 +178,7 @@ def balanced_rows(labels: IntArray, n_rows: int, *, seed: int = 0) -> IntArray:
     return kept
 
 
-def _builder_at(address: str) -> StoreBuilder:
+def _builder_at(address: str) -> Callable[..., NeighborStore]:
     build = _kind_at(address).build
     if build is None:
         raise InvalidInputError(f"nothing can be stored at {address!r}: {_way_out()}")

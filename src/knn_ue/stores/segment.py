@@ -172,7 +172,6 @@ class Segment:
         self, vectors: FloatArray, ids: IntArray, labels: IntArray, texts: Sequence[str | None], beside: Index
     ) -> "Segment":
         """Return a segment with more rows at its end, searched exactly in the space of the index `beside` it."""
-        check_range(vectors)
         all_vectors = self._append_rows(self.require_vectors(), vectors)
         compared = beside.space(vectors)
         longer = Segment.of(
