@@ -147,8 +147,9 @@ def page(cells: Path, readers: list[str]) -> str:
         "type, first and last word are. m sentences are labeled, the spans of all others are scored: mean over draws "
         "± standard deviation. Strings that are not in their sentence (1 in 200 of the fine-tuned, 1 in 40 of the "
         "prompted model) are wrong without a verifier and left out. Slopes and strengths come from spaCy on five other "
-        "sets (`benchmarks/span_slopes.py`). One choice, log-odds in place of probabilities as features, was made after "
-        "three draws of these sentences, where it was better for all extractors. No extractor here says how sure it is, "
+        "sets (`benchmarks/span_slopes.py`). One choice, log-odds as "
+        "features in place of probabilities, was made after three draws of two of these extractors, where it ranked "
+        "better. No extractor here says how sure it is, "
         "so what an own score adds is not measured.",
         "",
         "Made by `python benchmarks/spans_study.py`, whose docstring names the data; they are no part of this project.",
