@@ -7,16 +7,24 @@
 `simulate` draws n held-out sentences and n others from it, with replacement, chooses a threshold, and
 looks at the precision of the whole population above it. Stress populations have errors in clusters. Cells that were
 simulated before are kept, so that a run can be resumed.
+
+    python benchmarks/promises.py watch [--draws 1000]
+    python benchmarks/promises.py sets --data DATA
+
+`watch` counts false alarms in 5,000 looks at a promise that is just kept, and the labels until a change is noticed;
+`sets` the coverage and size of prediction sets of plain classifiers, in domain and out of it.
 """
 
 import argparse
+import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from knn_ue.arrays import softmax
+from knn_ue.decisions import Losses, PredictionSets, Scored, SetMethod, watch
 from knn_ue.decisions.betting import Rung, Units, climb, rungs
 from knn_ue.decisions.risk import choose_threshold
 from knn_ue.encoding.inputs import Example
@@ -37,21 +45,27 @@ Pool = dict[str, np.ndarray]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("record", "simulate"))
+    parser.add_argument("what", choices=("record", "simulate", "watch", "sets"))
     parser.add_argument("--data", type=Path, default=Path("../shared/data/ner"))
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path("/tmp/knn-ue-promises"))
     parser.add_argument("--spacy", action="append", default=[], metavar="NAME=PIPELINE")
     parser.add_argument("--tagger", action="append", default=[], metavar="NAME=MODEL")
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.what == "watch":
+        print_watch(options.draws)
+        return
+    if options.what == "sets":
+        print_sets(options.data)
+        return
     options.work.mkdir(parents=True, exist_ok=True)
     if options.what == "record":
         record(options)
         return
     found = simulate(options.work, options.draws)
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        options.json.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
     print_table(found)
 
 
@@ -252,6 +266,107 @@ def print_table(found: list[dict[str, Any]], best: str = "minilm-WikiNEuRal") ->
             cells.append(f"{100 * one['made']:.0f} / {100 * one['shown']:.0f}")
         worst = [max(x[name]["broken"] for x in found if x["kind"] == kind) for kind in ("real", "stress")]
         print(f"| {name} | {' | '.join(cells)} | {' | '.join(f'{100 * value:.1f} %' for value in worst)} |")
+
+
+# ---- the watch -------------------------------------------------------------------------------------------------------
+
+
+def print_watch(n_draws: int) -> None:
+    """Print false alarms at equality and the median delay after a change, each by the watch and by a repeated test."""
+    print("| units | false alarms, watch | false alarms, binomial test after each label | median delay |")
+    print("| --- | --: | --: | --: |")
+    for size, label in ((1, "rows"), (4, "sentences of up to 4 entities")):
+        random = np.random.default_rng(size)
+        held = [drawn_losses(random, 5000, 0.95, size) for _ in range(n_draws)]
+        alarms = np.mean([not watch(losses, "", alarm=DELTA).holds for losses in held])
+        naive = np.mean([repeated_test(losses) for losses in held])
+        delays = []
+        for _ in range(n_draws // 5):
+            before, after = drawn_losses(random, 1000, 0.96, size), drawn_losses(random, 3000, 0.85, size)
+            both = {name: np.concatenate([getattr(x, name) for x in (before, after)]) for name in ("shown", "wrong")}
+            found = watch(Losses(**both, risk=before.risk, cap=size), "", alarm=DELTA)
+            delays.append((found.broken_after or 10**6) - 1000)
+        print(f"| {label} | {100 * alarms:.1f} % | {100 * naive:.1f} % | {np.median(delays):.0f} |")
+
+
+def drawn_losses(random: np.random.Generator, n: int, precision: float, size: int) -> Losses:
+    shown = np.ones(n) if size == 1 else random.integers(0, size + 1, n).astype(float)
+    return Losses(shown=shown, wrong=shown * (random.random(n) > precision), risk=0.05, cap=size)
+
+
+def repeated_test(losses: Losses) -> bool:
+    """Say whether a binomial test at level `DELTA`, after every unit, ever calls the promise broken."""
+    from scipy.stats import binom
+
+    shown, wrong = np.cumsum(losses.shown), np.cumsum(losses.wrong)
+    some = shown >= 20
+    return bool((binom.sf(wrong[some] - 1, shown[some], losses.risk) < DELTA).any())
+
+
+# ---- sets ------------------------------------------------------------------------------------------------------------
+
+
+def print_sets(data: Path) -> None:
+    """Print coverage / mean size of each method: logistic regression on tf-idf, all validation rows held out."""
+    cases = {
+        "intents, 150": ("intent/clinc150", "train", "val", {"in domain": "intent/clinc150/test"}),
+        "reviews, 2": (
+            "sentiment/imdb",
+            "train",
+            "val",
+            {"in domain": "sentiment/imdb/test", "out of domain": "sentiment/dynasent-r2/test"},
+        ),
+        "inference, 3": ("nli/mnli", "train", "val", {"in domain": "nli/mnli/test", "out of domain": "nli/snli/test"}),
+    }
+    print("| labels | rows | " + " | ".join(get_args(SetMethod)) + " |")
+    print("| --- | --- |" + " --: |" * len(get_args(SetMethod)))
+    for name, (place, train, val, tests) in cases.items():
+        model, classes = plain_classifier(data / place / f"{train}.jsonl.gz")
+        held_out = said(model, classes, data / place / f"{val}.jsonl.gz")
+        for where, path in tests.items():
+            new = said(model, classes, data / f"{path}.jsonl.gz")
+            cells = []
+            for method in get_args(SetMethod):
+                fitted = PredictionSets(coverage=0.95, method=method).fit(held_out)
+                sets = [one["set"] for one in fitted.fields(new)]
+                inside = np.mean([classes[y] in one for y, one in zip(new.labels, sets, strict=True)])
+                cells.append(f"{100 * inside:.1f} % / {np.mean([len(one) for one in sets]):.2f}")
+            print(f"| {name} | {where} | {' | '.join(cells)} |", flush=True)
+
+
+def rows_of(path: Path) -> tuple[list[str], list[str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    texts = [x["text"] if "text" in x else f"{x['premise']} => {x['hypothesis']}" for x in rows]
+    return texts, [x["label"] for x in rows]
+
+
+def plain_classifier(path: Path) -> tuple[Any, list[str]]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    texts, labels = rows_of(path)
+    model = make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), LogisticRegression(C=10, max_iter=500)
+    )
+    model.fit(texts, labels)
+    return model, list(model.classes_)
+
+
+def said(model: Any, classes: list[str], path: Path) -> Scored:
+    texts, labels = rows_of(path)
+    probs = model.predict_proba(texts)
+    numbers = np.array([classes.index(label) for label in labels])
+    predicted = probs.argmax(axis=1)
+    return Scored(
+        confidence=probs.max(axis=1),
+        class_names=classes,
+        probs=probs,
+        predicted=predicted,
+        correct=predicted == numbers,
+        labels=numbers,
+    )
 
 
 if __name__ == "__main__":

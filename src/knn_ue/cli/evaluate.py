@@ -80,6 +80,7 @@ def evaluate(
     from knn_ue.data import Columns
     from knn_ue.evaluation import evaluate as measure
     from knn_ue.pipeline import UncertaintyPipeline
+    from knn_ue.pipeline.watching import watch_outputs
     from knn_ue.report import build_report
 
     if report is not None:
@@ -123,8 +124,11 @@ def evaluate(
         say(f"report: {files.html}")
     if as_json:
         typer.echo(evaluation.to_json(), nl=False)
-    else:
-        print_evaluation(evaluation)
+        return
+    print_evaluation(evaluation)
+    if domain is None and sets.test.labels is not None:
+        for one in watch_outputs(pipe.fitted_, sets.test):
+            typer.echo(f"promised: {one.promise}\n{one}")
 
 
 def _check_report_folder(out: Path, *, overwrite: bool) -> None:

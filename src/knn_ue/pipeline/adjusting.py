@@ -20,7 +20,7 @@ from knn_ue.pipeline.fitted import Fitted, WithFitted
 from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.rows import Rows, labeled_examples
 from knn_ue.pipeline.sampling import SampledRow, sample_rows, weights_of
-from knn_ue.pipeline.watching import watch_outputs
+from knn_ue.pipeline.watching import check_watched, watch_outputs
 from knn_ue.stores import IndexOptions
 from knn_ue.tasks import Task
 from knn_ue.tuning import Tolerance, Tuning, reindexed, tune_calibrator
@@ -101,7 +101,9 @@ class Adjustable(WithFitted, ABC):
         labels so far: a promise that holds is called broken with a probability of at most `alarm`.
         """
         outputs, _ = self._labeled_rows(rows, None, Columns(**columns))
-        return watch_outputs(self._ready(), outputs, alarm=alarm)
+        watched = watch_outputs(self._ready(), outputs, alarm=alarm)
+        check_watched(watched)
+        return watched
 
     @property
     def familiarity_(self) -> Familiarity | None:

@@ -313,6 +313,7 @@ class Info(BaseModel):
     max_length: int | None = Field(description="Tokens; what is longer is cut.")
     threshold: float | None
     promise: str | None = Field(description="What the threshold keeps, in words.")
+    promises: list[str] = Field(description="What each decision promises, or why it cannot, in one sentence each.")
     note: str | None = Field(description="What this method cannot show, in words.")
     samples: list[str] | list[list[str]] = Field(description="Inputs to try.")
     judges_answers: bool = Field(description="Whether an input needs the `answer` that another model gave.")

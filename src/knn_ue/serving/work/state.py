@@ -55,6 +55,7 @@ class Served:
             "max_length": getattr(pipe.encoder.options, "max_length", None),
             "threshold": None if threshold is None else threshold.threshold,
             "promise": None if threshold is None else str(threshold),
+            "promises": list(pipe.promises),
             "note": neighbor_note(self),
             "samples": _samples(pipe),
             "judges_answers": pipe.encoder.gives_answers,
