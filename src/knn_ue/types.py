@@ -92,6 +92,8 @@ class Outputs(Shown):
                 raise InvalidInputError(
                     f"class_names must be {n_classes} different names, one per column of logits, got {names}"
                 )
+            if bad := [name for name in names if name != name.encode(errors="ignore").decode()]:
+                raise InvalidInputError(f"class_names must be valid Unicode, got {bad[0]!r}: rename the class")
             checked["class_names"] = names
         if self.pairs is not None:
             checked["pairs"] = _pairs(self.pairs, n_rows)

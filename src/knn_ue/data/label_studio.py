@@ -12,6 +12,7 @@ from typing import Any
 from knn_ue.data.faults import OnError
 from knn_ue.data.lines import Place
 from knn_ue.data.reading import Record
+from knn_ue.data.tool_answers import label_studio_answer, label_studio_entities
 from knn_ue.errors import InvalidInputError
 
 _ARRAY_BYTES = 256 << 20  # an array must be in memory as a whole
@@ -47,17 +48,21 @@ def read_array(path: Path, lines: Iterator[tuple[Place, str]], on_error: OnError
 
 def is_label_studio(item: Record) -> bool:
     """Return whether an item of a JSON array is a task as Label Studio exports it, or imports it without any label."""
-    labeled = isinstance(item.get("annotations"), list)
+    labeled = isinstance(item.get("annotations"), list) or isinstance(item.get("predictions"), list)
     return isinstance(item.get("data"), dict) and (labeled or item.keys() == {"data"})
 
 
 def read_task(item: Record, place: Place) -> dict[str, Any]:
     """Return the data of a task with its `label`, or with `tags` where it holds `tokens`; of the last annotation.
 
-    A span belongs to every word it touches. Raises InvalidInputError where nobody has labeled the task.
+    The last prediction is its `answer`. A span belongs to every word it touches. Raises InvalidInputError where nobody
+    has labeled the task.
     """
     data = {key: value for key, value in item["data"].items() if key not in ("label", "tags")}
+    data |= label_studio_answer(item)
     done = [x for x in item.get("annotations", []) if isinstance(x, dict) and not x.get("was_cancelled")]
+    if not done and "answer" in data and "annotations" not in item:
+        return data  # answers to be scored
     if not done:
         raise place.error("a task of Label Studio must be labeled", data, "label it, or leave it out of the export")
     results = done[-1].get("result")
@@ -69,6 +74,8 @@ def read_task(item: Record, place: Place) -> dict[str, Any]:
     if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
         data.pop("text", None)
         return data | {"tags": _tags(tokens, values, place)}
+    if done and any("labels" in value for value in values):
+        return data | {"label": [entity for one in items for entity in label_studio_entities(one)]}
     chosen = [value["choices"] for value in values if isinstance(value.get("choices"), list)]
     if len(chosen) != 1 or len(chosen[0]) != 1:
         raise place.error("a task of Label Studio must have one choice", chosen, "choose one label for each text")

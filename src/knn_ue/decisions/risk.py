@@ -20,6 +20,7 @@ _COVERAGES = np.linspace(0.1, 1.0, 19)
 # allowed; otherwise a single unlucky row among the most confident would end the search before it began.
 _HEAD_START = 1.75
 _MAX_ROWS = 1 << 62
+_LEAST_SHARE = 1e-9
 _RISKS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)  # what is tried where a target is too low
 _MORE = 1.25  # rows that did not do are never said to be enough
 
@@ -298,7 +299,7 @@ def answers_needed(confidence: FloatArray, correct: BoolArray, *, target_risk: f
     errors = np.minimum(cautious, (n_errors[kept] / rank[kept] + target_risk) / 2)
     share = rank[kept] / len(order)
     divergence = errors * np.log(errors / target_risk) + (1 - errors) * np.log((1 - errors) / (1 - target_risk))
-    return int(np.ceil((-math.log(delta) / (divergence * share)).min()))
+    return int(min(np.ceil((-math.log(delta) / (divergence * share)).min()), _MAX_ROWS))
 
 
 def risk_bound(n_errors: IntArray, n_rows: IntArray, delta: float) -> FloatArray:
@@ -343,7 +344,11 @@ def check_risk(target_risk: float, delta: float) -> None:
 
 
 def check_share(value: float, name: str, example: str) -> None:
-    """Raise unless it is strictly between 0 and 1."""
+    """Raise unless it is strictly between 0 and 1, and no closer to them than rows can be counted."""
+    option = f"--{name.replace('_', '-')}"
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
         rule = f"must lie strictly between 0 and 1, got {value!r}: try {example}"
-        raise InvalidInputError(f"{name} {rule}", shell=f"--{name.replace('_', '-')} {rule}")
+        raise InvalidInputError(f"{name} {rule}", shell=f"{option} {rule}")
+    if not _LEAST_SHARE <= value <= 1 - _LEAST_SHARE:
+        rule = f"must be at least {_LEAST_SHARE:.0e} away from 0 and 1, got {value!r}: try {example}"
+        raise InvalidInputError(f"{name} {rule}", shell=f"{option} {rule}")

@@ -213,7 +213,7 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
             if number is None:
                 first = "" if example.place else " (the first row is 0)"
                 said = _unknown_number(class_names) if numbered else _unknown_label(label, class_names)
-                raise InvalidInputError(f"{example.named(row)} has the label {label!r}, {said}{first}")
+                raise InvalidInputError(f"{example.named(row)} has the label {str(label)[:80]!r}, {said}{first}")
             numbers.append(number)
     return np.asarray(numbers, dtype=np.int64)
 

@@ -159,7 +159,7 @@ class OpenedFolder:
 def save_pipeline(path: str | Path, encoder: Encoder, fitted: Fitted) -> None:
     """Write everything to the folder `path` in one step."""
     part = encoder.to_part()
-    state = {"task": part.task, "class_names": list(part.class_names), "method": fitted.method}
+    state = to_plain(_State(task=part.task, class_names=tuple(part.class_names), method=fitted.method))
     saved = Part(kind=part.kind, state=dict(part.plain), fill=part.fill)
     domains = {f"{_DOMAIN}{name}": stored_part(*domain_to_part(one)) for name, one in fitted.domains.items()}
     arrays = outputs_to_arrays(fitted.validation) | {"held_out": fitted.held_out}

@@ -113,6 +113,14 @@ class LabelVerifier:
         _, verifier, own = self._terms(inner, answers, own_score)
         return sigmoid(self.params.bias + verifier + own)
 
+    def judge(
+        self, views: RawViews, answers: IntArray, own_score: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the `posterior` and the `verdict`, for the price of one of them."""
+        probs, verifier, own = self._terms(inner_views(self.views, views), answers, own_score)
+        likely = record.posterior(probs, self._checked(answers, len(probs)), self._confusion())
+        return likely, sigmoid(self.params.bias + verifier + own)
+
     def explain(
         self, views: RawViews, answers: IntArray, own_score: FloatArray | None = None, *, top: int = 5
     ) -> VerdictExplanation:
