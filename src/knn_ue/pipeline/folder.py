@@ -162,7 +162,7 @@ def save_pipeline(path: str | Path, encoder: Encoder, fitted: Fitted, opened: Op
     The files from which the encoder was loaded may be gone: that folder was compacted or tuned since.
     """
     part = encoder.to_part()
-    state = {"task": part.task, "class_names": list(part.class_names), "method": fitted.method}
+    state = to_plain(_State(task=part.task, class_names=tuple(part.class_names), method=fitted.method))
     saved = Part(kind=part.kind, state=dict(part.plain), fill=part.fill)
     if opened is not None and opened.encoder_part.is_same(part):
         saved = opened.root.parts["encoder"]
