@@ -123,6 +123,13 @@ def fit(
         SetChoice,
         typer.Option(help="How the sets of --coverage are formed; class: for each label.", rich_help_panel="Decisions"),
     ] = "lac",
+    unit: Annotated[
+        Literal["document"] | None,
+        typer.Option(
+            help="What is independent, in place of rows or sentences: the field document of each row names it.",
+            rich_help_panel="Decisions",
+        ),
+    ] = None,
     decision: Annotated[
         list[str] | None,
         typer.Option(
@@ -230,6 +237,7 @@ def fit(
                 delta=delta,
                 coverage=coverage,
                 set_method=set_method,
+                unit=unit,
                 decisions=decisions,
                 false_alarm_rate=false_alarm_rate,
                 **columns,
@@ -261,6 +269,7 @@ def fit(
             delta=delta,
             coverage=coverage,
             set_method=set_method,
+            unit=unit,
             decisions=decisions,
             false_alarm_rate=false_alarm_rate,
             robust=robust,
