@@ -45,7 +45,9 @@ def read_parquet(path: Path, reading: Reading) -> Iterator[tuple[Place, Record]]
 
 def _checked_sizes(batch: Any, path: Path, before: int, reading: Reading) -> npt.NDArray[np.int64]:
     """Return the bytes of each row; raise where one is longer than a row may be."""
-    sizes = np.sum([_sizes(column) for column in batch.columns], axis=0, dtype=np.int64)
+    sizes = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        sizes += _sizes(column)
     limits = reading.limits
     if len(sizes) and sizes.max() > limits.row_bytes:
         row = int(np.argmax(sizes > limits.row_bytes))
@@ -55,9 +57,12 @@ def _checked_sizes(batch: Any, path: Path, before: int, reading: Reading) -> npt
 
 
 def _records(batch: Any, sizes: npt.NDArray[np.int64]) -> Iterator[Record]:
-    step = len(sizes) if sizes.sum() <= _AT_ONCE else 1
-    for start in range(0, len(sizes), max(1, step)):
-        yield from batch.slice(start, step).to_pylist()
+    if sizes.sum() > _AT_ONCE:
+        for row in range(len(sizes)):
+            yield from batch.slice(row, 1).to_pylist()
+        return
+    columns = [column.dictionary_decode() if hasattr(column, "dictionary") else column for column in batch.columns]
+    yield from type(batch).from_arrays(columns, names=batch.schema.names).to_pylist()
 
 
 def _sizes(column: Any) -> npt.NDArray[np.int64]:
@@ -67,9 +72,9 @@ def _sizes(column: Any) -> npt.NDArray[np.int64]:
 
     kind = column.type
     if pa.types.is_dictionary(kind):
-        inner = _sizes(column.dictionary)
+        known = _sizes(column.dictionary)
         rows = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        return inner[rows] if len(inner) else np.zeros(len(column), np.int64)
+        return known[rows] if len(known) else np.zeros(len(column), np.int64)
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
         lengths: npt.NDArray[np.int64] = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
         return lengths.astype(np.int64)
@@ -78,5 +83,8 @@ def _sizes(column: Any) -> npt.NDArray[np.int64]:
         totals = np.concatenate(([0], np.cumsum(_sizes(column.flatten()), dtype=np.int64)))
         return np.diff(totals[np.concatenate(([0], ends))]) + np.diff(ends, prepend=0)
     if pa.types.is_struct(kind):
-        return np.sum([_sizes(column.field(n)) for n in range(kind.num_fields)], axis=0, dtype=np.int64)
+        inner = np.zeros(len(column), np.int64)
+        for field in column.flatten():
+            inner += _sizes(field)
+        return inner
     return np.full(len(column), max(8, column.nbytes // max(1, len(column))), np.int64)
