@@ -25,6 +25,7 @@ class FittedPipeline(Plain):
     n_validation: int
     n_entities: int
     verifier: str | None = None
+    promises: tuple[str, ...] = ()
 
 
 def fit_pipeline(
@@ -36,6 +37,7 @@ def fit_pipeline(
     source: str = "ner",
     renamed: Mapping[str, str] | None = None,
     reader: str | None = "auto",
+    target_precision: float | None = None,
     n_neighbors: int = 32,
     seed: int = 0,
 ) -> FittedPipeline:
@@ -49,7 +51,13 @@ def fit_pipeline(
     if source not in nlp.pipe_names:
         said = f"{pipeline} has no component {source!r}, only {', '.join(nlp.pipe_names) or 'none'}: pass "
         raise InvalidInputError(f"{said}source=...", shell=f"{said}--source")
-    config = {"source": source, "map": dict(renamed or {}), "reader": reader, "n_neighbors": n_neighbors}
+    config: dict[str, Any] = {
+        "source": source,
+        "map": dict(renamed or {}),
+        "reader": reader,
+        "n_neighbors": n_neighbors,
+    }
+    config |= {"target_precision": target_precision}
     component: Any = nlp.add_pipe(FACTORY, config=config)
     found = source_of(nlp, source)
     examples = as_entities(read_examples(nlp, train), found)
@@ -66,6 +74,7 @@ def fit_pipeline(
         not_predicted=tuple(sorted(labeled - set(encoder.types.types))),
         n_stored=sum(len(store) for store in calibrator.stores.values()),
         verifier=None if calibrator.gain is None else str(calibrator.gain),
+        promises=component.pipe_.promises,
         n_validation=len(held_out) if held_out else len(examples) - len(examples) // 2,
         n_entities=len(find_entities(outputs, outputs.predicted)),
     )
