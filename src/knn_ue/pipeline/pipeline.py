@@ -400,7 +400,7 @@ class UncertaintyPipeline(Adjustable):
             save_changes(opened, self._saved, fitted)
             self.fitted_ = self._saved = opened.fitted
             return
-        save_pipeline(path, self.encoder, fitted)
+        save_pipeline(path, self.encoder, fitted, opened)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:
