@@ -17,7 +17,7 @@ from knn_ue.pipeline.adjusting import with_index
 from knn_ue.pipeline.domains import adapt_fitted, forget_domain
 from knn_ue.pipeline.fitted import add_rows
 from knn_ue.pipeline.fitting import refit
-from knn_ue.pipeline.folder import OpenedFolder, save_pipeline, save_tuned
+from knn_ue.pipeline.folder import OpenedFolder, save_tuned
 from knn_ue.stores import Datastore, IndexOptions, compact_folder, remove_from_all
 from knn_ue.types import Outputs
 from torture.ledger import Ledger, check_events
@@ -74,8 +74,10 @@ def change_once(
         save_tuned(opened, opened.live.seen, with_index(opened.fitted, index), index)
         return pipe.reloaded(path)
     else:
+        elsewhere = path.with_name(f"{path.name}-elsewhere")
         pipe.opened.refresh()
-        save_pipeline(path, pipe.encoder, pipe.opened.fitted)
+        UncertaintyPipeline.of_folder(pipe.encoder, pipe.opened).save(elsewhere)
+        pipe.reloaded(elsewhere).save(path)
         return pipe.reloaded(path)
     return pipe
 

@@ -82,6 +82,9 @@ def origin_of(
     files have a column of that name that holds something else, which is no error.
     """
     found: dict[str, Any] = {"place": place, "extra": extra, "given": given_of(record, columns or {})}
+    document = record.get("document")
+    if isinstance(document, (str, int)) and document != "" and "document" not in (columns or {}).values():
+        found["document"] = str(document)
     if isinstance(record.get("domain"), str) and record["domain"].strip():
         found["domain"] = record["domain"].strip()
     weight = record.get("sample_weight") if labeled else None

@@ -268,7 +268,9 @@ def _units(scored: Scored, *, weighted: bool) -> Units:
     number = scored.document if weighted else scored.sentence
     if number is None:
         raise InvalidInputError(
-            "others must have the sentence or document of each answer too: pass Scored(sentence=...)"
+            "a promise over documents needs the document of every row: name it in the field document"
+            if weighted
+            else "a promise over sentences needs the sentence of every answer: pass Scored(sentence=...)"
         )
     wrong = np.zeros(len(scored)) if scored.correct is None else 1.0 - scored.correct
     n_units = int(number.max(initial=-1)) + 1 if scored.n_units is None else scored.n_units
@@ -320,6 +322,13 @@ def rows_needed(target_risk: float, delta: float) -> int:
     45
     """
     return math.ceil(math.log(delta) / math.log1p(-target_risk))
+
+
+def check_unit(unit: str | None) -> None:
+    """Raise unless it is what may be named: documents, since rows and sentences are independent without a word."""
+    if unit not in (None, "document"):
+        rule = f"must be 'document' or be left out (rows, or sentences in tagging, are independent then), got {unit!r}"
+        raise InvalidInputError(f"unit {rule}", shell=f"--unit {rule}")
 
 
 def warn_of_abstention(threshold: RiskThreshold | None) -> None:

@@ -97,7 +97,7 @@ class Live:
         `StaleFolderError` where the folder holds something else that was fitted.
         """
         with no_fork, self._lock:
-            head = head_of(self.path)
+            head = head_of(self.path, self.max_wait)
             return head != self.seen and self._take(
                 read_changes(self.path, self.seen.change, self._last_id, self._n_columns)
             )
