@@ -16,3 +16,13 @@ def toy() -> tuple[Outputs, Outputs, Outputs]:
 def hard_toy() -> tuple[Outputs, Outputs, Outputs, Outputs]:
     """Train, validation, test and out-of-domain outputs of a model that is blind to pockets of mixed labels."""
     return pockets(n_train=900, n_validation=600, n_test=500, n_out=300, seed=0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_encoder_unasked():
+    """Let "auto" choose among readers that take no seconds to load: tests that want an encoder name it."""
+    from knn_ue.pipeline import verified
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verified, "TRIED", ("instant",))
+        yield

@@ -38,6 +38,7 @@ class Outputs(Shown):
 
     `logits` (n, classes); `features` (n, d) float32; `labels` (n,) class numbers; `layers`, one (n, d) array per
     layer; `views` (n, views, k), what familiarity looks at; `groups` (n,), the sentence of each word;
+    `documents` (n,), the document of each row, where rows of one are not independent;
     `class_names`; `texts`, and `pairs` where each row is two texts: then `texts` shows them as "first → second";
     `words`, those of tagged sentences as they are written: evidence for entities, but for models with `sees_case`,
     which know capital letters; `decoded` (n,) class numbers, where the prediction is not the highest logit, as in a
@@ -56,6 +57,7 @@ class Outputs(Shown):
     views: FloatArray | None = None
     decoded: IntArray | None = None
     groups: IntArray | None = None
+    documents: IntArray | None = None
     class_names: Sequence[str] | None = None
     texts: Sequence[str] | None = None
     pairs: Sequence[tuple[str, str]] | None = None
@@ -82,12 +84,16 @@ class Outputs(Shown):
             checked["views"] = _views_of(self.views, n_rows)
         if self.groups is not None:
             checked["groups"] = read_only(_groups(self.groups, n_rows))
+        if self.documents is not None:
+            checked["documents"] = read_only(label_vector(self.documents, "documents", length=n_rows))
         if self.class_names is not None:
             names = text_tuple(self.class_names, "class_names")
             if len(names) != n_classes or len(set(names)) != len(names):
                 raise InvalidInputError(
                     f"class_names must be {n_classes} different names, one per column of logits, got {names}"
                 )
+            if bad := [name for name in names if name != name.encode(errors="ignore").decode()]:
+                raise InvalidInputError(f"class_names must be valid Unicode, got {bad[0]!r}: rename the class")
             checked["class_names"] = names
         if self.pairs is not None:
             checked["pairs"] = _pairs(self.pairs, n_rows)
@@ -137,6 +143,7 @@ class Outputs(Shown):
             views=None if self.views is None else self.views[chosen],
             decoded=None if self.decoded is None else self.decoded[chosen],
             groups=None if self.groups is None else self.groups[chosen],
+            documents=None if self.documents is None else self.documents[chosen],
             texts=None if self.texts is None else [self.texts[row] for row in chosen],
             pairs=None if self.pairs is None else [self.pairs[row] for row in chosen],
             words=None if self.words is None else [self.words[row] for row in chosen],

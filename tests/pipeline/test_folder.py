@@ -9,9 +9,9 @@ import pytest
 
 from held import fitted_in, forge_database, forge_state
 from knn_ue.encoding.huggingface import HuggingFaceEncoder
-from knn_ue.errors import StorageError
+from knn_ue.errors import StaleFolderError, StorageError
 from knn_ue.pipeline import UncertaintyPipeline
-from knn_ue.stores import Datastore
+from knn_ue.stores import Datastore, compact_folder, remove_from_all
 from marks import slow_but
 from pipelines import N_NEIGHBORS, TEXT, WORDS, fit, said_by_the_model
 from tiny_models import ROWS, TASKS
@@ -83,6 +83,30 @@ def test_a_loaded_pipeline_can_be_saved_elsewhere(saved, tmp_path):
     shutil.rmtree(folder)
 
     assert reload(tmp_path / "copy") == expected
+
+
+def test_a_pipeline_whose_folder_was_compacted_since_can_be_saved_elsewhere(saved, tmp_path):
+    folder, expected = saved
+    pipe = UncertaintyPipeline.load(folder, device="cpu")
+    remove_from_all(pipe.calibrator_.stores, [3])
+    compact_folder(folder)
+
+    with pytest.raises(StaleFolderError, match="compacted, tuned or replaced since it was opened: open it again"):
+        pipe.save(tmp_path / "copy")
+    pipe.reloaded(folder).save(tmp_path / "copy")
+
+    assert [answer.label for answer in reload(tmp_path / "copy")] == [answer.label for answer in expected]
+
+
+def test_a_file_that_is_altered_after_it_was_verified_does_not_become_part_of_another_folder(saved, tmp_path):
+    pipe = UncertaintyPipeline.load(saved[0], device="cpu")
+    file = files_of(saved[0]) / "config.json"
+    file.write_text(file.read_text() + " ")
+
+    with pytest.raises(StorageError, match=r"config.json was altered since it was opened: restore"):
+        pipe.save(tmp_path / "copy")
+
+    assert not (tmp_path / "copy").exists()
 
 
 @pytest.mark.slow

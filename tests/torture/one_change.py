@@ -1,9 +1,9 @@
 """Each kind of change of a UE folder, made without the model, and what the folder says before and after it."""
 
 import hashlib
+import random
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,14 @@ from knn_ue.pipeline.fitted import add_rows
 from knn_ue.pipeline.fitting import refit
 from knn_ue.pipeline.folder import OpenedFolder, save_tuned
 from knn_ue.stores import Datastore, IndexOptions, compact_folder, remove_from_all
+from torture.ue_folder import new_rows
 
 _INDEX = IndexOptions(factory="IVF2,Flat", n_probe=2)
 Content = tuple[str, ...]
 
 
 def _add(opened: OpenedFolder) -> None:
-    rows = opened.fitted.validation.take(np.arange(3))
-    add_rows(opened.fitted.calibrator, replace(rows, texts=["one", "two", "three"], pairs=None))
+    add_rows(opened.fitted.calibrator, new_rows(opened.fitted.validation, random.Random(1)))
 
 
 def _remove(opened: OpenedFolder) -> None:
@@ -39,7 +39,7 @@ def _adapt(opened: OpenedFolder) -> None:
     """Add examples and labels of a domain in one change."""
 
     def change(fitted: Fitted) -> tuple[Fitted, None]:
-        add_rows(fitted.calibrator, fitted.validation.take(np.arange(2)))
+        add_rows(fitted.calibrator, new_rows(fitted.validation, random.Random(2)))
         return adapt_fitted(fitted, fitted.validation, domain="adapted", add=True, force=True)[0], None
 
     opened.edit(change)

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from knn_ue import UncertaintyPipeline
+from knn_ue.arrays import FloatArray
 from knn_ue.errors import InvalidInputError, StaleFolderError
 from knn_ue.pipeline import Fitted
 from knn_ue.pipeline.adjusting import with_index
 from knn_ue.pipeline.domains import adapt_fitted, forget_domain
 from knn_ue.pipeline.fitted import add_rows
 from knn_ue.pipeline.fitting import refit
-from knn_ue.pipeline.folder import OpenedFolder, save_pipeline, save_tuned
+from knn_ue.pipeline.folder import OpenedFolder, save_tuned
 from knn_ue.stores import Datastore, IndexOptions, compact_folder, remove_from_all
 from knn_ue.types import Outputs
 from torture.ledger import Ledger, check_events
@@ -73,8 +74,10 @@ def change_once(
         save_tuned(opened, opened.live.seen, with_index(opened.fitted, index), index)
         return pipe.reloaded(path)
     else:
+        elsewhere = path.with_name(f"{path.name}-elsewhere")
         pipe.opened.refresh()
-        save_pipeline(path, pipe.encoder, pipe.opened.fitted)
+        UncertaintyPipeline.of_folder(pipe.encoder, pipe.opened).save(elsewhere)
+        pipe.reloaded(elsewhere).save(path)
         return pipe.reloaded(path)
     return pipe
 
@@ -104,10 +107,19 @@ def _remove(pipe: UncertaintyPipeline, ledger: Ledger, rng: random.Random) -> No
 
 
 def new_rows(validation: Outputs, rng: random.Random) -> Outputs:
-    """Return a few rows like those of the validation set, with texts that occur nowhere else."""
-    rows = [rng.randrange(len(validation)) for _ in range(rng.choice([1, 1, 2, 5]))]
-    texts = [f"row {rng.random():.17f}" for _ in rows]
-    return replace(validation.take(np.array(rows)), texts=texts, pairs=None)
+    """Return a few rows near those of the validation set, with texts that occur nowhere else."""
+    rows = validation.take(np.array([rng.randrange(len(validation)) for _ in range(rng.choice([1, 1, 2, 5]))]))
+    texts = [f"row {rng.random():.17f}" for _ in range(len(rows))]
+    moved = {
+        name: _moved(getattr(rows, name), rng) for name in ("features", "views") if getattr(rows, name) is not None
+    }
+    layers = None if rows.layers is None else [_moved(layer, rng) for layer in rows.layers]
+    return replace(rows, texts=texts, pairs=None, layers=layers, **moved)
+
+
+def _moved(vectors: FloatArray, rng: random.Random) -> FloatArray:
+    noise = np.random.default_rng(rng.randrange(10**9)).normal(size=vectors.shape)
+    return vectors * (1 + 0.1 * noise.astype(vectors.dtype))
 
 
 def texts_of(outputs: Outputs) -> list[str]:

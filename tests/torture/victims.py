@@ -1,9 +1,10 @@
 """Small folders of every kind, how each is opened and used, and what must hold of the answers."""
 
 import math
+import random
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from knn_ue.toy import pockets
 from knn_ue.types import Outputs
 from tiny_models import ROWS, save_tiny_model
 from torture.data_files import make_file, use_file
+from torture.ue_folder import new_rows
 
 TEXT, PAIR, WORDS = "text-classification", "text-pair", "token-classification"
 N_NEIGHBORS = 8
@@ -113,8 +115,7 @@ def make_ue(path: Path, task: str, method: str) -> None:
 def _change_later(path: Path) -> None:
     opened = OpenedFolder.open(path)
     if stores := opened.fitted.calibrator.stores:
-        rows = replace(opened.fitted.validation.take(np.arange(3)), texts=["one", "two", "three"], pairs=None)
-        ids = add_rows(opened.fitted.calibrator, rows)
+        ids = add_rows(opened.fitted.calibrator, new_rows(opened.fitted.validation, random.Random(0)))
         remove_from_all(stores, [1, int(ids[0])])
 
     def change(fitted: Fitted) -> tuple[Fitted, None]:

@@ -8,6 +8,7 @@ import pytest
 from knn_ue import metrics
 from knn_ue.errors import InvalidInputError
 from knn_ue.verifying import InstantReader, LabelVerifier, fit_labels
+from knn_ue.verifying.hashing import word_ngrams
 from knn_ue.verifying.logistic import sigmoid
 from knn_ue.verifying.record import agreement, confusion
 
@@ -210,3 +211,48 @@ def test_infinite_own_scores_are_refused(labeled):
 def test_views_of_another_length_are_refused(labeled):
     with pytest.raises(InvalidInputError, match="the view 'one' has 3 rows but 120 are expected"):
         fit_labels({"one": np.eye(3)}, labeled.answers, labeled.gold)
+
+
+HOSTILE = {
+    "gold": [lambda x: x + 99, lambda x: x[:-1], lambda x: -x - 1, lambda x: x.astype(np.float64)],
+    "answers": [lambda x: x + 99, lambda x: x[:-1]],
+    "scores": [lambda x: x * np.nan, lambda x: x + 2],
+    "left_out": [lambda x: x[:, :-1], lambda x: -x],
+    "own": [lambda x: x + np.inf, lambda x: x[:-1]],
+    "dense.rows": [lambda x: x[:-1], lambda x: x * np.inf, lambda x: x.astype(np.float64)],
+    "dense.center": [lambda x: x[:-1], lambda x: x * np.nan],
+    "dense.scale": [lambda x: x * 0, lambda x: x * np.nan],
+    "dense.weights": [lambda x: x[:, :-1], lambda x: x * np.nan],
+    "sparse.starts": [lambda x: x[::-1].copy(), lambda x: x[:-1], lambda x: x + 1],
+    "sparse.columns": [lambda x: x + 10**7, lambda x: -x - 1],
+    "sparse.seen": [lambda x: x + 10**7, lambda x: x[:-1]],
+    "sparse.idf": [lambda x: x[:-1], lambda x: x * np.nan],
+    "sparse.sizes": [lambda x: x * 0, lambda x: x * 10**9],
+}
+
+
+@pytest.fixture(scope="module")
+def stored():
+    rng = np.random.default_rng(0)
+    counts = word_ngrams([f"a{number % 7} b{number % 5} c" for number in range(60)])
+    views = {"dense": rng.normal(size=(60, 4)).astype(np.float32), "sparse": counts}
+    gold, answers = rng.integers(3, size=60), rng.integers(4, size=60)
+    return fit_labels(views, answers, gold, rng.normal(size=60), n_classes=3, n_answers=4).state()
+
+
+@pytest.mark.parametrize(("name", "change"), [(name, one) for name, all_ in HOSTILE.items() for one in all_])
+def test_a_stored_array_that_does_not_fit_is_refused_before_it_is_used(stored, name, change):
+    params, arrays = stored
+    LabelVerifier.from_state(params, arrays)
+
+    with pytest.raises(ValueError, match=r"must|contradict|are not among"):
+        LabelVerifier.from_state(params, arrays | {name: np.ascontiguousarray(change(arrays[name]))})
+
+
+def test_a_stored_array_that_is_missing_or_unknown_is_refused(stored):
+    params, arrays = stored
+
+    with pytest.raises(ValueError, match=r"dense\.center is missing"):
+        LabelVerifier.from_state(params, {name: x for name, x in arrays.items() if name != "dense.center"})
+    with pytest.raises(ValueError, match="belongs to no view"):
+        LabelVerifier.from_state(params, arrays | {"other.rows": arrays["dense.rows"]})

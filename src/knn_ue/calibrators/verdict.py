@@ -37,6 +37,7 @@ from knn_ue.verifying.logistic import log_odds, sigmoid
 from knn_ue.verifying.views import inner_views
 
 _HALF = 0.25
+_CELLS = 1 << 20
 _TEXTS = "labeled"
 _LEAST_SHOWN = 0.05  # an own score that adds less to the log-odds goes without saying
 
@@ -134,10 +135,17 @@ class Verdict(Calibrator):
     def _predict_proba(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         if not len(outputs):
             return np.zeros((0, outputs.n_classes))
-        verifier, views, answers = self.verifier_, self._read(outputs), outputs.predicted
+        # Inner products with all labeled rows are held for so many rows at a time.
+        size = max(1, _CELLS // len(self.verifier_.gold))
+        parts = (outputs.take(slice(start, start + size)) for start in range(0, len(outputs), size))
+        return np.concatenate([self._judged(part) for part in parts])
+
+    def _judged(self, outputs: Outputs) -> FloatArray:
+        answers = outputs.predicted
+        likely, scores = self.verifier_.judge(self._read(outputs), answers, self._own(outputs))
         probs = np.zeros((len(outputs), outputs.n_classes))
-        probs[:, : verifier.params.n_classes] = verifier.posterior(views, answers)
-        return with_top(probs, answers, verifier.verdict(views, answers, self._own(outputs)))
+        probs[:, : likely.shape[1]] = likely
+        return with_top(probs, answers, scores)
 
     def _reader(self) -> Reader:
         return open_reader(self.reader) if isinstance(self.reader, str) else self.reader

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -63,7 +64,7 @@ class AnswerFile:
         """Yield the part file at its end; if the block ends well it becomes the output, else it stays for --resume."""
         failure = f"{self.output} cannot be written"
         way_out = "make room or choose another place; --resume continues what is kept"
-        with storage_errors(failure, way_out), self.part.open("a+b") as file:
+        with storage_errors(failure, way_out), _opened(self.part) as file:
             locked = take_lock(file.fileno(), seconds=0)
             # Between our opening the file and locking it, its writer may have finished and moved it to the output.
             same = self.part.exists() and os.path.samestat(os.fstat(file.fileno()), self.part.stat())
@@ -93,13 +94,15 @@ class AnswerFile:
     def _convert(self) -> None:
         from knn_ue.cli.answer_formats import convert
 
-        draft = self.output.with_name(f"{self.output.name}.draft")
-        try:
-            convert(self.part, draft, self.output.suffix)
-            sync(draft)
-            self._move(draft)
-        finally:
-            draft.unlink(missing_ok=True)
+        draft = self.output.with_name(f".{self.output.name}.{secrets.token_hex(4)}.draft")
+        with draft.open("xb") as file:  # never what is there, or what a link of somebody leads to
+            try:
+                convert(self.part, file, self.output.suffix)
+                file.flush()
+                os.fsync(file.fileno())
+                self._move(draft)
+            finally:
+                draft.unlink(missing_ok=True)
         self.part.unlink()
 
     def _move(self, finished: Path) -> None:
@@ -161,6 +164,11 @@ class AnswerFile:
             f"{path} was written by another process meanwhile and is left as it is: choose another output, or move it "
             "away and continue with --resume"
         )
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file to append to it, never through a link."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666), "a+b")
 
 
 def is_about(answer: Answer, row: Row) -> bool:

@@ -126,7 +126,8 @@ def evaluate(
         typer.echo(evaluation.to_json(), nl=False)
         return
     print_evaluation(evaluation)
-    if domain is None and sets.test.labels is not None:
+    by_document = pipe.threshold_ is not None and pipe.threshold_.unit == "document"
+    if domain is None and sets.test.labels is not None and not by_document:  # test rows name no documents
         for one in watch_outputs(pipe.fitted_, sets.test):
             typer.echo(f"promised: {one.promise}\n{one}")
 

@@ -44,7 +44,13 @@ def fit_spacy(
         typer.Option("--map", metavar="A=B", help="The pipeline's type A is B in the data; repeatable."),
     ] = None,
     source: Annotated[str, typer.Option(metavar="NAME", help="The component that finds the entities.")] = "ner",
-    neighbors: Annotated[int, typer.Option(min=1, metavar="K", help="Number of neighbors.")] = 32,
+    reader: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="What reads the words for a verifier: minilm, gte-small, auto, or none."),
+    ] = "auto",
+    neighbors: Annotated[
+        int, typer.Option(min=1, metavar="K", help="Number of neighbors, where there is no reader.")
+    ] = 32,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Random seed of the split where there is no --validation.")
     ] = 0,
@@ -67,7 +73,15 @@ def fit_spacy(
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always")
         done = fit_pipeline(
-            pipeline, train_rows, validation, out, source=source, renamed=types, n_neighbors=neighbors, seed=seed
+            pipeline,
+            train_rows,
+            validation,
+            out,
+            source=source,
+            renamed=types,
+            reader=None if reader == "none" else reader,
+            n_neighbors=neighbors,
+            seed=seed,
         )
     for doubt in doubts:
         if issubclass(doubt.category, FitWarning):
@@ -77,8 +91,10 @@ def fit_spacy(
         return
     typer.echo(
         f"{out}: confidence for {', '.join(done.types)}, fitted on {done.n_entities} entities of "
-        f"{done.n_validation} texts, {done.n_stored} words stored"
+        f"{done.n_validation} texts" + (f", {done.n_stored} words stored" if done.n_stored else "")
     )
+    if done.verifier is not None:
+        typer.echo(done.verifier.replace("validation rows", "labeled sentences").replace("a text", "a sentence"))
     if done.not_scored:
         say(f"types of the pipeline without a score, because the data has none: {', '.join(done.not_scored)}")
     if done.not_predicted:

@@ -1,6 +1,7 @@
 """`knn-ue triage`: which answers are let through, and which a person sees first."""
 
 import json
+import secrets
 from collections.abc import Iterator
 from itertools import islice, tee
 from pathlib import Path
@@ -118,11 +119,12 @@ def _write(output: Path, found: "Triage", queue: Iterator[dict[str, Any]], *, so
     from knn_ue.folder import library_version, storage_errors
     from knn_ue.report.queue import MOST_SHOWN, queue_page
 
-    lines, table = (output.with_name(f".{output.name}.{part}") for part in ("lines", "table"))
+    drafts = f".{output.name}.{secrets.token_hex(4)}"
+    lines, table = (output.with_name(f"{drafts}.{part}") for part in ("lines", "table"))
     suffix = output.suffix.lower()
     with storage_errors(f"{output} cannot be written", "choose another place"):
         try:
-            with lines.open("w", encoding="utf-8") as draft:
+            with lines.open("x", encoding="utf-8") as draft:
                 if suffix == ".html":
                     n_person = len(found.order) - found.n_through
                     shown, more = islice(queue, min(MOST_SHOWN, n_person)), max(0, n_person - MOST_SHOWN)
@@ -131,7 +133,8 @@ def _write(output: Path, found: "Triage", queue: Iterator[dict[str, Any]], *, so
                 else:
                     draft.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in queue)
             if suffix == ".csv":
-                convert(lines, table, suffix)
+                with table.open("xb") as draft_of_table:
+                    convert(lines, draft_of_table, suffix)
             (table if suffix == ".csv" else lines).replace(output)
         finally:
             for path in (lines, table):

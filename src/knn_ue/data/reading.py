@@ -17,6 +17,7 @@ from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import GIVEN_KEYS, TASKS, Task
 
 Record = Mapping[str, Any]
+_DEEPEST = 100  # lists and objects in a field that is passed on
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,9 @@ def origin_of(
     files have a column of that name that holds something else, which is no error.
     """
     found: dict[str, Any] = {"place": place, "extra": extra, "given": given_of(record, columns or {})}
+    document = record.get("document")
+    if isinstance(document, (str, int)) and document != "" and "document" not in (columns or {}).values():
+        found["document"] = str(document)
     if isinstance(record.get("domain"), str) and record["domain"].strip():
         found["domain"] = record["domain"].strip()
     weight = record.get("sample_weight") if labeled else None
@@ -219,7 +223,7 @@ class Reading:
             try:
                 values: dict[str, Any] = {key: fields.text(key) for key in task.input_keys}
                 values |= origin_of(
-                    record, place, labeled=self.labeled, extra=self._extra(record), columns=self.columns
+                    record, place, labeled=self.labeled, extra=self._extra(record, place), columns=self.columns
                 )
                 if self.labeled:
                     values["label"] = _label(fields)
@@ -234,7 +238,7 @@ class Reading:
         for place, record in records:
             try:
                 fields = Fields(record, place, self.columns)
-                extra = self._extra(record)
+                extra = self._extra(record, place)
                 origin = origin_of(record, place, labeled=self.labeled, extra=extra, columns=self.columns)
                 tokens, tags = self._tokens_and_tags(fields, origin)
             except InvalidInputError as error:
@@ -259,12 +263,22 @@ class Reading:
         if isinstance(words, (list, tuple)) and len(words) > self.limits.sentence_words:
             raise place.error(self.limits.words_rule, len(words), RAISE_WORDS.python, shell=RAISE_WORDS.shell)
 
-    def _extra(self, record: Record) -> dict[str, Any] | None:
+    def _extra(self, record: Record, place: Place) -> dict[str, Any] | None:
         if not self.extras:
             return None
         label = TASKS[self.task].label_key
         inputs = set(self.needed(record).values()) - {self.columns.get(label, label)}
-        return {str(name): value for name, value in record.items() if name not in inputs}
+        extra = {str(name): value for name, value in record.items() if name not in inputs}
+        for name, value in extra.items():
+            if _is_deeper(value, _DEEPEST):
+                rule = f"a field may hold lists and objects {_DEEPEST} deep at most"
+                raise place.error(rule, name, "simplify the field, or leave it out")
+        return extra
+
+
+def _is_deeper(value: object, depth: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return any(depth == 0 or _is_deeper(one, depth - 1) for one in inside)
 
 
 def at_least_one(rows: Iterator[RowT], source: str) -> Iterator[RowT]:

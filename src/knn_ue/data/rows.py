@@ -15,11 +15,12 @@ from knn_ue.errors import InvalidInputError
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Where a row was read (`place`), the columns it had beside ours (`extra`) and what it says of an answer that some
-    model gave (`given`, unchecked); none is a part of its content."""
+    model gave (`given`, unchecked) and the `document` that it is from; none is a part of its content."""
 
     place: Place | None = field(default=None, compare=False, repr=False)
     given: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     extra: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    document: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

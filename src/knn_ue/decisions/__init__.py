@@ -2,7 +2,7 @@
 
 from knn_ue.decisions.contract import Decision, Losses, Scored, Watchable
 from knn_ue.decisions.registry import DECISIONS, promised
-from knn_ue.decisions.risk import RiskThreshold, warn_of_abstention
+from knn_ue.decisions.risk import RiskThreshold, Unit, warn_of_abstention
 from knn_ue.decisions.sets import PredictionSets, SetMethod
 from knn_ue.decisions.watching import ALARM, Watched, watch
 
@@ -15,6 +15,7 @@ __all__ = [
     "RiskThreshold",
     "Scored",
     "SetMethod",
+    "Unit",
     "Watchable",
     "Watched",
     "promised",

@@ -20,6 +20,7 @@ _COVERAGES = np.linspace(0.1, 1.0, 19)
 # allowed; otherwise a single unlucky row among the most confident would end the search before it began.
 _HEAD_START = 1.75
 _MAX_ROWS = 1 << 62
+_LEAST_SHARE = 1e-9
 _RISKS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)  # what is tried where a target is too low
 _MORE = 1.25  # rows that did not do are never said to be enough
 
@@ -267,7 +268,9 @@ def _units(scored: Scored, *, weighted: bool) -> Units:
     number = scored.document if weighted else scored.sentence
     if number is None:
         raise InvalidInputError(
-            "others must have the sentence or document of each answer too: pass Scored(sentence=...)"
+            "a promise over documents needs the document of every row: name it in the field document"
+            if weighted
+            else "a promise over sentences needs the sentence of every answer: pass Scored(sentence=...)"
         )
     wrong = np.zeros(len(scored)) if scored.correct is None else 1.0 - scored.correct
     n_units = int(number.max(initial=-1)) + 1 if scored.n_units is None else scored.n_units
@@ -296,7 +299,7 @@ def answers_needed(confidence: FloatArray, correct: BoolArray, *, target_risk: f
     errors = np.minimum(cautious, (n_errors[kept] / rank[kept] + target_risk) / 2)
     share = rank[kept] / len(order)
     divergence = errors * np.log(errors / target_risk) + (1 - errors) * np.log((1 - errors) / (1 - target_risk))
-    return int(np.ceil((-math.log(delta) / (divergence * share)).min()))
+    return int(min(np.ceil((-math.log(delta) / (divergence * share)).min()), _MAX_ROWS))
 
 
 def risk_bound(n_errors: IntArray, n_rows: IntArray, delta: float) -> FloatArray:
@@ -321,6 +324,13 @@ def rows_needed(target_risk: float, delta: float) -> int:
     return math.ceil(math.log(delta) / math.log1p(-target_risk))
 
 
+def check_unit(unit: str | None) -> None:
+    """Raise unless it is what may be named: documents, since rows and sentences are independent without a word."""
+    if unit not in (None, "document"):
+        rule = f"must be 'document' or be left out (rows, or sentences in tagging, are independent then), got {unit!r}"
+        raise InvalidInputError(f"unit {rule}", shell=f"--unit {rule}")
+
+
 def warn_of_abstention(threshold: RiskThreshold | None) -> None:
     """Warn the caller of `fit` where nothing can be promised."""
     if threshold is not None and not threshold.found:
@@ -334,7 +344,11 @@ def check_risk(target_risk: float, delta: float) -> None:
 
 
 def check_share(value: float, name: str, example: str) -> None:
-    """Raise unless it is strictly between 0 and 1."""
+    """Raise unless it is strictly between 0 and 1, and no closer to them than rows can be counted."""
+    option = f"--{name.replace('_', '-')}"
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
         rule = f"must lie strictly between 0 and 1, got {value!r}: try {example}"
-        raise InvalidInputError(f"{name} {rule}", shell=f"--{name.replace('_', '-')} {rule}")
+        raise InvalidInputError(f"{name} {rule}", shell=f"{option} {rule}")
+    if not _LEAST_SHARE <= value <= 1 - _LEAST_SHARE:
+        rule = f"must be at least {_LEAST_SHARE:.0e} away from 0 and 1, got {value!r}: try {example}"
+        raise InvalidInputError(f"{name} {rule}", shell=f"{option} {rule}")

@@ -64,7 +64,8 @@ def predict_files(
     options: dict[str, Any] = {"abstain_below": abstain_below, "top": top, "top_k": top_k, "domain": domain}
     written = options | {"part_rows": part_rows, "columns": asdict(columns)}
     manifest = {"format": _FORMAT, "inputs": _facts(inputs), "ue": generation, "options": written}
-    _check_output(folder, resume=resume)
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder} is a file: choose a folder for the parts")
     create_folder(folder)
     with locked(folder):
         _begin(manifest, folder, resume=resume)
@@ -130,36 +131,31 @@ def _facts(inputs: Sequence[str | Path]) -> list[dict[str, Any]]:
     return [{"path": str(path), **fingerprint(path)} for path in (Path(given).resolve() for given in inputs)]
 
 
-def _check_output(folder: Path, *, resume: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise StorageError(f"{folder} is a file: choose a folder for the parts")
-    begun = (folder / MANIFEST).exists()
-    if resume and not begun:
-        raise StorageError(f"{folder} holds no {MANIFEST}, so there is no run to continue: leave out resume")
-    if not resume and folder.exists() and any(folder.iterdir()):
-        way_out = "continue it with resume, or choose another folder" if begun else "choose an empty folder"
-        raise StorageError(f"{folder} already holds {'a run' if begun else 'other files'}: {way_out}")
-
-
 def _begin(now: dict[str, Any], folder: Path, *, resume: bool) -> None:
-    """Write down what the run will do; raise where the one that is continued did something else."""
-    for draft in folder.glob(".*.draft"):
-        with suppress(OSError):
-            draft.unlink()
+    """Write down what the run will do; raise where the one to continue is not there, or did something else."""
+    begun = (folder / MANIFEST).exists()
     if not resume:
+        if any(folder.iterdir()):
+            way_out = "continue it with resume, or choose another folder" if begun else "choose an empty folder"
+            raise StorageError(f"{folder} already holds {'a run' if begun else 'other files'}: {way_out}")
         write_file(folder / MANIFEST, _json(now))
         return
+    if not begun:
+        raise StorageError(f"{folder} holds no {MANIFEST}, so there is no run to continue: leave out resume")
     try:
-        before = json.loads((folder / MANIFEST).read_bytes())
-    except ValueError:
+        before = {**json.loads((folder / MANIFEST).read_bytes())}
+    except (ValueError, TypeError):
         raise StorageError(f"{folder / MANIFEST} is not valid JSON: start again in another folder") from None
     names = {"inputs": "an input", "ue": "the UE folder", "options": "an option", "format": "the format"}
-    changed = [words for key, words in names.items() if not isinstance(before, dict) or before.get(key) != now[key]]
+    changed = [words for key, words in names.items() if before.get(key) != now[key]]
     if changed:
         raise InvalidInputError(
             f"{changed[0]} has changed since the run in {folder} began: give what it had, or start again in another "
             "folder"
         )
+    for draft in folder.glob(".*.draft"):
+        with suppress(OSError):
+            draft.unlink()
 
 
 def _json(content: Any) -> bytes:

@@ -1,6 +1,7 @@
 """`build_store`: many files encoded on the cluster into a store on a server; a part written again is the same rows."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from knn_ue.data import read_rows
 from knn_ue.data.rows import Row
 from knn_ue.distributed.cluster import cluster, in_parts, run_parts
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import InvalidInputError, KnnUeError
 from knn_ue.pipeline import UncertaintyPipeline
 from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.stores import MilvusStore
@@ -58,7 +59,8 @@ def build_store(
                     progress("stored", n_done, n_rows)
         built.finish(n_rows, progress)
     except BaseException:
-        MilvusStore.drop(store)
+        with suppress(KnnUeError):
+            MilvusStore.drop(store)
         raise
     return built
 

@@ -34,6 +34,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 _DEFAULT_MAX_LENGTH = 2048
 
 
+_MOST_ROWS, _MOST_TOKENS = 1 << 16, 1 << 20
+
+
 @dataclass(frozen=True, kw_only=True)
 class PromptOptions:
     """How prompts are read.
@@ -44,14 +47,17 @@ class PromptOptions:
     """
 
     layer: Annotated[int, Interval(ge=-1000, le=1000)] = -1
-    max_length: Annotated[int, Interval(ge=1, le=1 << 20)] | None = None
-    batch_size: Annotated[int, Interval(ge=1, le=1 << 16)] = 16
+    max_length: Annotated[int, Interval(ge=1, le=_MOST_TOKENS)] | None = None
+    batch_size: Annotated[int, Interval(ge=1, le=_MOST_ROWS)] = 16
     views: bool = True
 
     def __post_init__(self) -> None:
-        check_positive(self.batch_size, "batch_size")
-        if self.max_length is not None:
-            check_positive(self.max_length, "max_length")
+        for name, most in (("batch_size", _MOST_ROWS), ("max_length", _MOST_TOKENS)):
+            value = getattr(self, name)
+            if value is not None:
+                check_positive(value, name)
+                if value > most:
+                    raise InvalidInputError(f"{name} must be at most {most}, got {value}: lower it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +137,13 @@ class CausalLMEncoder(Encoder):
 
     def to_part(self) -> EncoderPart:
         """Return prompt, words, options and model: the name and commit of one from the hub, else its files."""
-        return part_with_model(
-            self, self.source, self._write_files, prompt=self.prompt.template, words=list(self.words)
+        stored = _StoredEncoder(
+            prompt=self.prompt.template,
+            words=tuple(self.words),
+            options=self.options,
+            model=HubModel.of(self.source),
         )
+        return part_with_model(self, self.source, self._write_files, stored)
 
     @classmethod
     def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:

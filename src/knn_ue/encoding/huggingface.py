@@ -181,7 +181,8 @@ class HuggingFaceEncoder(PiecewiseEncoder):
 
     def to_part(self) -> EncoderPart:
         """Return options and model: the name and commit of one from the hub, otherwise a folder with its files."""
-        return part_with_model(self, self.source, self._write_files)
+        stored = _StoredEncoder(options=self.options, model=HubModel.of(self.source))
+        return part_with_model(self, self.source, self._write_files, stored)
 
     def exported(self, examples: Sequence[Example]) -> OnnxEncoder:
         """Return the model in ONNX Runtime, where it answers these examples alike."""

@@ -65,7 +65,7 @@ class Example:
     `labels` is None, (label,) or one tag per word. `domain` names the domain whose scores it asks for; `sample_weight`
     is what its label counts where rows were drawn unevenly; `place` is where it was read. The model sees none of them.
     `raw` is the text that the words of a sentence were taken from, None where words were given. `given` is what the row
-    says of an answer that another model gave, unchecked (see `knn_ue.encoding.given`).
+    says of an answer that another model gave, unchecked (see `knn_ue.encoding.given`), `document` where it is from.
     """
 
     parts: tuple[str, ...]
@@ -75,6 +75,7 @@ class Example:
     place: object = field(default=None, compare=False, repr=False)
     raw: RawText | None = field(default=None, compare=False, repr=False)
     given: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    document: str | None = field(default=None, compare=False, repr=False)
 
     def named(self, number: int) -> str:
         """Return what messages call it: its place where it was read from a file, else its number."""
@@ -171,7 +172,9 @@ def read_example(row: object, task: Task, number: int = 0, *, words_of: WordsOf 
     domain, weight = _field(row, "domain"), _field(row, "sample_weight")
     named = domain if isinstance(domain, str) and domain else None
     read_weight = None if weight is None else _read_weight(weight, number)
-    return Example(parts, labels, named, read_weight, place, raw, _given(row))
+    document = _field(row, "document")
+    from_document = str(document) if isinstance(document, (str, int)) else None
+    return Example(parts, labels, named, read_weight, place, raw, _given(row), from_document)
 
 
 def all_labeled(examples: Sequence[Example], *, start: int = 0, expected: bool | None = None) -> bool:
@@ -210,7 +213,7 @@ def class_numbers(examples: Sequence[Example], class_names: Sequence[str], *, st
             if number is None:
                 first = "" if example.place else " (the first row is 0)"
                 said = _unknown_number(class_names) if numbered else _unknown_label(label, class_names)
-                raise InvalidInputError(f"{example.named(row)} has the label {label!r}, {said}{first}")
+                raise InvalidInputError(f"{example.named(row)} has the label {str(label)[:80]!r}, {said}{first}")
             numbers.append(number)
     return np.asarray(numbers, dtype=np.int64)
 

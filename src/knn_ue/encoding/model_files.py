@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar
@@ -11,7 +11,7 @@ from annotated_types import Len
 
 from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.errors import StorageError
-from knn_ue.folder import as_written, from_plain, storage_errors
+from knn_ue.folder import as_written, from_plain, storage_errors, to_plain
 from knn_ue.folder.disk import link_or_copy
 
 RECORD = "knn_ue_training.json"  # how a model of ours was trained, beside its weights
@@ -166,6 +166,11 @@ class HubModel:
     name: Annotated[str, Len(1, 1000)] | None
     commit: Annotated[str, Len(1, 100)] | None
 
+    @classmethod
+    def of(cls, source: ModelSource | None) -> "HubModel":
+        """Return where the model of an encoder came from."""
+        return cls(name=None, commit=None) if source is None else cls(name=source.name, commit=source.commit)
+
 
 class WithSource(Protocol):
     """An encoder that knows where its model came from."""
@@ -177,19 +182,14 @@ ModelEncoder = TypeVar("ModelEncoder", bound=WithSource)
 
 
 def part_with_model(
-    encoder: Encoder, source: ModelSource | None, write_files: Callable[[Path], None], **plain: object
+    encoder: Encoder, source: ModelSource | None, write_files: Callable[[Path], None], stored: Any
 ) -> EncoderPart:
-    """Return an encoder's part of a UE folder: what it says of itself (`plain`), its options and its model.
+    """Return an encoder's part of a UE folder: what it says of itself, `stored` in a dataclass, and its model.
 
     A model from the hub is recorded by name and commit. Files of one in a folder are copied where they are safe, else
     `write_files` fills a folder with them.
     """
-    said = {
-        **plain,
-        "options": asdict(encoder.options),
-        "model": {"name": source and source.name, "commit": source and source.commit},
-    }
-    part = EncoderPart(kind=encoder.kind, task=encoder.task, class_names=encoder.class_names, plain=said)
+    part = EncoderPart(kind=encoder.kind, task=encoder.task, class_names=encoder.class_names, plain=to_plain(stored))
     if source is None or (source.folder is not None and not source.is_safe):
         return replace(part, fill=partial(write_model, write_files))
     if source.folder is None:
@@ -203,7 +203,8 @@ def open_with_model(part: EncoderPart, recorded: HubModel, load: Callable[[str |
         # What is wrong with files of the UE folder is the fault of that folder.
         with as_written(part.where, "pipeline"):
             source = open_model(part)
-            assert source.folder is not None
+            if source.folder is None:  # another process compacted or tuned the folder just now
+                raise ValueError("its model is missing")
             encoder = load(source.folder)
             encoder.source = source
             return encoder

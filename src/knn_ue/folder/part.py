@@ -159,6 +159,8 @@ def _write_part(folder: Path, part: Part) -> Plain:
         if not _FILE_NAME.fullmatch(path.name) or path.name == CONTENTS:
             raise InvalidInputError(f"a file of a folder cannot be named {path.name[:80]!r}: rename it")
         files.setdefault(path.name, fingerprint(path))
+        if files[path.name]["sha256"] != part.digests.get(path.name, files[path.name]["sha256"]):
+            raise StorageError(f"{part.files[path.name]} was altered since it was opened: {RESTORE}")
     grows = None
     if part.growing is not None:
         grows = {"n_columns": part.growing.n_columns, "next_id": part.growing.first_id}

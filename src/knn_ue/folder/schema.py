@@ -52,9 +52,12 @@ class ArrayRule:
 
 
 def to_plain(record: Any) -> Plain:
-    """Return a dataclass as plain JSON; ValueError where its own rules would refuse to read it again."""
+    """Return a dataclass as plain JSON; InvalidInputError where its own rules would refuse to read it again."""
     said = json.dumps(asdict(record))
-    _validated(type(record), said)
+    try:
+        _validated(type(record), said)
+    except ValueError as error:
+        raise InvalidInputError(f"this could not be read again, so it is not saved ({error}): change it") from None
     plain: Plain = json.loads(said)
     return plain
 

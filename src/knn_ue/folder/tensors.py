@@ -215,7 +215,7 @@ class PackedTexts:
 
 Arrays = dict[str, npt.NDArray[Any]]
 _WORD, _SEES_CASE = "word", "sees_case"
-_OPTIONAL = ("features", "labels", "views", "decoded", "groups")
+_OPTIONAL = ("features", "labels", "views", "decoded", "groups", "documents")
 
 
 def outputs_to_arrays(outputs: Outputs) -> Arrays:

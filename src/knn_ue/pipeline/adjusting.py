@@ -18,7 +18,7 @@ from knn_ue.pipeline.answers import scored_answers
 from knn_ue.pipeline.domains import DEFAULT, adapt_fitted, forget_domain
 from knn_ue.pipeline.fitted import Fitted, WithFitted
 from knn_ue.pipeline.fitting import refit
-from knn_ue.pipeline.rows import Rows, labeled_examples
+from knn_ue.pipeline.rows import Rows, labeled_examples, with_documents
 from knn_ue.pipeline.sampling import SampledRow, sample_rows, weights_of
 from knn_ue.pipeline.watching import check_watched, watch_outputs
 from knn_ue.stores import IndexOptions
@@ -143,7 +143,8 @@ class Adjustable(WithFitted, ABC):
         if isinstance(rows, Outputs):
             return rows, sample_weight
         examples = labeled_examples(rows, self.task, self.encoder.class_names, name="labeled", columns=columns)
-        return self.encoder.encode(examples), weights_of(examples) if sample_weight is None else sample_weight
+        outputs = with_documents(self.encoder.encode(examples), examples, required=False)
+        return outputs, weights_of(examples) if sample_weight is None else sample_weight
 
 
 def tune_fitted(

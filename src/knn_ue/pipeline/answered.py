@@ -10,8 +10,8 @@ import numpy as np
 from knn_ue.arrays import check_not_empty
 from knn_ue.calibrators import SpanVerdict, Verdict
 from knn_ue.data import Columns
-from knn_ue.data.splits import half_of
 from knn_ue.decisions import Decision
+from knn_ue.decisions.risk import Unit
 from knn_ue.encoding import Example
 from knn_ue.encoding.given import GivenAnswers, given_answer
 from knn_ue.encoding.given_spans import GivenSpans, given_entities
@@ -19,7 +19,7 @@ from knn_ue.errors import FitWarning, InvalidInputError
 from knn_ue.familiarity import FALSE_ALARM_RATE, Familiarity
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import fit_outputs, half_of_rows
-from knn_ue.pipeline.rows import Rows, iter_examples
+from knn_ue.pipeline.rows import Rows, iter_examples, with_documents
 from knn_ue.tasks import Task
 from knn_ue.verifying import Reader
 from knn_ue.verifying.labels import MIN_ROWS
@@ -39,6 +39,7 @@ def fit_answers(
     columns: Columns,
     seed: int,
     false_alarm_rate: float = FALSE_ALARM_RATE,
+    unit: Unit | None = None,
 ) -> tuple[GivenAnswers, Fitted]:
     """Learn which answers to trust from labeled rows: each has an answer, and the label that is right.
 
@@ -53,9 +54,9 @@ def fit_answers(
     encoder = GivenAnswers.of_examples(task, examples, labels)
     _warn_of_spelling([given_answer(example, number)[0] for number, example in enumerate(examples)], encoder.labels)
     outputs = encoder.encode(examples)
-    held_out = np.zeros(len(outputs), dtype=bool)
-    if decisions:
-        held_out[sorted(half_of(len(outputs), second=True, seed=seed))] = True
+    if unit == "document":
+        outputs = with_documents(outputs, examples)
+    held_out = half_of_rows(outputs, seed) if decisions else np.zeros(len(outputs), dtype=bool)
     chosen = "instant" if reader == "auto" else reader
     fitted = fit_outputs(VERDICT, Verdict(chosen), outputs, held_out, decisions)
     space, scores = TopicSpace.measure(outputs)
@@ -64,7 +65,13 @@ def fit_answers(
 
 
 def fit_given_spans(
-    rows: Rows, *, reader: "str | Reader", decisions: Sequence[Decision], columns: Columns, seed: int
+    rows: Rows,
+    *,
+    reader: "str | Reader",
+    decisions: Sequence[Decision],
+    columns: Columns,
+    seed: int,
+    unit: Unit | None = None,
 ) -> tuple[GivenSpans, Fitted]:
     """Learn which marked entities to trust from labeled sentences: each has an answer, and the entities it has.
 
@@ -82,6 +89,8 @@ def fit_given_spans(
     encoder = GivenSpans.of_examples(examples)
     _warn_of_strings(examples)
     outputs = encoder.encode(examples)
+    if unit == "document":
+        outputs = with_documents(outputs, examples)
     held_out = half_of_rows(outputs, seed) if decisions else np.zeros(len(outputs), dtype=bool)
     chosen = "minilm" if reader == "auto" else reader
     return encoder, fit_outputs(SPAN_VERDICT, SpanVerdict(chosen), outputs, held_out, decisions)

@@ -112,16 +112,24 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
     """
     labels = outputs.require_labels("a decision")
     names = class_names(outputs)
-    words = n_units = None
+    words = documents = n_units = None
     if outputs.groups is not None:
         words = np.cumsum(np.diff(outputs.groups, prepend=-1) != 0) - 1
         n_units = int(words[-1]) + 1
+    if outputs.documents is not None:
+        documents = np.unique(outputs.documents, return_inverse=True)[1]
+        n_units = int(documents.max()) + 1
     if calibrator.reads_entities:
         reading = calibrator.read(outputs, found=found)
         spans = reading.spans
         right = spans.same_in(find_entities(outputs, labels))
         return Scored(
-            confidence=reading.scores, class_names=names, correct=right, sentence=spans.sentence, n_units=n_units
+            confidence=reading.scores,
+            class_names=names,
+            correct=right,
+            sentence=spans.sentence,
+            document=None if documents is None else documents[spans.first],
+            n_units=n_units,
         )
     prediction = calibrator.predict(outputs, found=found)
     if outputs.groups is None or not metrics.mark_entities(names):
@@ -133,6 +141,7 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
             correct=prediction.predicted == labels,
             labels=labels,
             sentence=words,
+            document=documents,
             n_units=n_units,
         )
     tags = np.array(names)
@@ -142,11 +151,13 @@ def score_answers(outputs: Outputs, calibrator: Calibrator, *, found: Found | No
         confidence=metrics.sentences(prediction.confidence, outputs.groups),
         aggregate="product",
     )
+    spans = find_entities(outputs, prediction.predicted)
     return Scored(
         confidence=entities.confidence,
         class_names=names,
         correct=entities.correct,
-        sentence=find_entities(outputs, prediction.predicted).sentence,
+        sentence=spans.sentence,
+        document=None if documents is None else documents[spans.first],
         n_units=n_units,
     )
 

@@ -15,6 +15,7 @@ from knn_ue.data import Columns
 from knn_ue.data.perturb import perturbed_rows
 from knn_ue.data.splits import half_of
 from knn_ue.decisions import Decision
+from knn_ue.decisions.risk import Unit, check_unit
 from knn_ue.encoding.contract import Encoder, NotExportedError
 from knn_ue.encoding.inputs import Example, class_numbers, windows
 from knn_ue.errors import FitWarning, InvalidInputError
@@ -31,6 +32,7 @@ from knn_ue.pipeline.rows import (
     labeled_examples,
     warn_if_weak,
     warn_of_absent_classes,
+    with_documents,
 )
 from knn_ue.pipeline.verified import AUTO, with_verifier
 from knn_ue.stores import IndexOptions, balanced_rows, check_address, index_options, is_small
@@ -64,6 +66,7 @@ class FitOptions:
     robust: bool = False
     verifier: "str | Reader | None" = None
     seed: int = 0
+    unit: Unit | None = None
     allow_leakage: bool = False
     backend: str = "auto"
 
@@ -71,6 +74,7 @@ class FitOptions:
         check_method(self.method)
         check_choice(self.backend, "backend", BACKENDS)
         check_positive(self.n_neighbors, "n_neighbors")
+        check_unit(self.unit)
         check_rate(self.false_alarm_rate)
         calibrator = METHODS[self.method].calibrator
         if self.index not in ("auto", "exact") and not calibrator.searches:
@@ -128,6 +132,8 @@ def fit_rows(
     # Outputs that were given may have views that this encoder will not have when it predicts.
     look = None if space is None or empty.views is None else space.score
     outputs, scores = encode_looking(encoder, validation, look, progress and partial(progress, "validation"))
+    if options.unit == "document" and not isinstance(validation, Outputs):
+        outputs = with_documents(outputs, validation)
     warn_if_weak(outputs)
     if method.reads_training:
         warn_of_absent_classes(stored)
@@ -282,7 +288,7 @@ def fit_outputs(
         calibrator = calibrator.plain
     if decisions:
         scored = score_answers(validation.take(held_out), calibrator, found=_part(found, held_out))
-        if validation.groups is not None:
+        if validation.groups is not None or validation.documents is not None:
             others = score_answers(validation.take(~held_out), calibrator, found=_part(found, ~held_out))
             scored = replace(scored, others=others)
         decisions = [decision.fit(scored) for decision in decisions]
@@ -357,8 +363,10 @@ def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: 
 
 
 def half_of_rows(outputs: Outputs, seed: int) -> BoolArray:
-    """Mark one half of the rows, at random; the words of one sentence stay together."""
+    """Mark one half of the rows, at random; words of one sentence, and rows of one document, stay together."""
     groups = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
+    if outputs.documents is not None:
+        groups = outputs.documents
     numbers = np.unique(groups)
     if len(numbers) < 2:
         raise InvalidInputError(

@@ -156,11 +156,18 @@ class OpenedFolder:
         return True
 
 
-def save_pipeline(path: str | Path, encoder: Encoder, fitted: Fitted) -> None:
-    """Write everything to the folder `path` in one step."""
+def save_pipeline(path: str | Path, encoder: Encoder, fitted: Fitted, opened: OpenedFolder | None = None) -> None:
+    """Write everything to the folder `path` in one step; the model as it is in the folder that is `opened`, if it is.
+
+    The files from which the encoder was loaded may be gone: that folder was compacted or tuned since.
+    """
     part = encoder.to_part()
-    state = {"task": part.task, "class_names": list(part.class_names), "method": fitted.method}
+    state = to_plain(_State(task=part.task, class_names=tuple(part.class_names), method=fitted.method))
     saved = Part(kind=part.kind, state=dict(part.plain), fill=part.fill)
+    if opened is not None and opened.encoder_part.is_same(part):
+        saved = opened.root.parts["encoder"]
+        if not all(file.exists() for file in saved.files.values()):
+            opened.refresh()  # tells that the folder is another one now
     domains = {f"{_DOMAIN}{name}": stored_part(*domain_to_part(one)) for name, one in fitted.domains.items()}
     arrays = outputs_to_arrays(fitted.validation) | {"held_out": fitted.held_out}
     root = Part(kind=KIND, state=state, arrays=arrays, parts={"encoder": saved})

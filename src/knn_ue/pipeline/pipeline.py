@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from knn_ue.answers import AnswerList, AnyAnswer, Explanation, SentenceExplanation
 from knn_ue.data.columns import ColumnNames, Columns
-from knn_ue.decisions import Decision, SetMethod, promised, warn_of_abstention
+from knn_ue.decisions import Decision, SetMethod, Unit, promised, warn_of_abstention
 from knn_ue.encoding import Encoder, EncodingNames, EncodingOptions
 from knn_ue.encoding.given import GivenAnswers
 from knn_ue.encoding.given_spans import GivenSpans
@@ -164,6 +164,7 @@ class UncertaintyPipeline(Adjustable):
         delta: float = 0.1,
         coverage: float | None = None,
         set_method: SetMethod = "lac",
+        unit: Unit | None = None,
         decisions: Sequence[Decision] = (),
         false_alarm_rate: float = FALSE_ALARM_RATE,
         robust: bool = False,
@@ -209,17 +210,18 @@ class UncertaintyPipeline(Adjustable):
         what is promised. This holds in domain only, and only if the validation rows did not stop the training early. In
         tagging an answer is an entity; entities the model misses are not counted. Where nothing can be promised, a
         warning says what could, and every answer is an abstention unless `abstain_below` is given. With `coverage` an
-        answer's `set` holds the right label that often, by the `set_method` lac, aps, raps or class.
+        answer's `set` holds the right label that often, by the `set_method` lac, aps, raps or class. With
+        `unit="document"` rows of one `document` (a field of each row) are not taken as independent.
         """
-        if coverage is not None and TASKS[self.task].is_tagging:
+        if coverage is not None and (TASKS[self.task].is_tagging or unit is not None):
             raise InvalidInputError(
-                "coverage is for texts and pairs, whose rows are independent: leave it out in tagging"
+                "coverage is for texts and pairs whose rows are independent: leave it out in tagging and with unit"
             )
         promises = promised(target_precision, target_risk, delta, coverage, set_method)
         if self.encoder.gives_answers:
             if validation_rows is not None:
                 raise InvalidInputError("answers are fitted on one set of labeled rows, got two: pass fit(rows)")
-            self._fit_answers(train_rows, (*promises, *decisions), Columns(**columns), seed, false_alarm_rate)
+            self._fit_answers(train_rows, (*promises, *decisions), Columns(**columns), seed, unit, false_alarm_rate)
             return self
         if validation_rows is None:
             raise InvalidInputError("fit needs training and validation rows, got one set: pass fit(train, validation)")
@@ -234,6 +236,7 @@ class UncertaintyPipeline(Adjustable):
             robust=robust,
             verifier=verifier,
             seed=seed,
+            unit=unit,
             allow_leakage=allow_leakage,
             backend=backend,
         )
@@ -248,28 +251,24 @@ class UncertaintyPipeline(Adjustable):
         return self
 
     def _fit_answers(
-        self, rows: Rows | Outputs, decisions: Sequence[Decision], columns: Columns, seed: int, false_alarm_rate: float
+        self,
+        rows: Rows | Outputs,
+        decisions: Sequence[Decision],
+        columns: Columns,
+        seed: int,
+        unit: Unit | None,
+        false_alarm_rate: float,
     ) -> None:
         if isinstance(rows, Outputs):
             raise InvalidInputError("answers are fitted on rows with text, answer and label, got Outputs: pass rows")
+        how: dict[str, Any] = {"reader": self._reader, "decisions": decisions, "columns": columns, "seed": seed}
+        how |= {"unit": unit}
         if TASKS[self.task].is_tagging:
-            self.encoder, self.fitted_ = fit_given_spans(
-                rows, reader=self._reader, decisions=decisions, columns=columns, seed=seed
-            )
-            self._user_options, self._opened = self.encoder.options, None
-            warn_of_abstention(self.fitted_.threshold)
-            return
-        labels = [name for name in self.class_names if name != OTHER]
-        self.encoder, self.fitted_ = fit_answers(
-            self.task,
-            rows,
-            reader=self._reader,
-            labels=labels,
-            decisions=decisions,
-            columns=columns,
-            seed=seed,
-            false_alarm_rate=false_alarm_rate,
-        )
+            self.encoder, self.fitted_ = fit_given_spans(rows, **how)
+        else:
+            labels = [name for name in self.class_names if name != OTHER]
+            how |= {"labels": labels, "false_alarm_rate": false_alarm_rate}
+            self.encoder, self.fitted_ = fit_answers(self.task, rows, **how)
         self._user_options, self._opened = self.encoder.options, None
         warn_of_abstention(self.fitted_.threshold)
 
@@ -401,7 +400,7 @@ class UncertaintyPipeline(Adjustable):
             save_changes(opened, self._saved, fitted)
             self.fitted_ = self._saved = opened.fitted
             return
-        save_pipeline(path, self.encoder, fitted)
+        save_pipeline(path, self.encoder, fitted, opened)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", trust_remote_code: bool = False) -> Self:

@@ -198,6 +198,22 @@ def check_vectors(found: Found, validation: Outputs) -> None:
         _refuse(same, len(validation), "their vectors lie at distance 0 from stored ones")
 
 
+def with_documents(outputs: Outputs, examples: Sequence[Example], *, required: bool = True) -> Outputs:
+    """Return the outputs of the examples with the number of each one's document, which all of them must name."""
+    without = next((number for number, example in enumerate(examples) if example.document is None), None)
+    if without is not None or not examples:
+        if not required:
+            return outputs
+        named = "there is no row" if without is None else f"{examples[without].named(without)} has none"
+        raise InvalidInputError(
+            f"unit='document' needs the field document in every row, {named}: add it, or leave out unit",
+            shell=f"--unit document needs the field document in every row, {named}: add it, or leave out --unit",
+        )
+    numbers = np.unique([example.document for example in examples], return_inverse=True)[1]
+    sizes = [1 if outputs.groups is None else len(example.parts) for example in examples]
+    return replace(outputs, documents=np.repeat(numbers, sizes))
+
+
 def check_not_stored(calibrator: Calibrator, held_out: Outputs) -> None:
     """Raise where held-out rows, or all words of such a sentence, are stored: they would find themselves.
 

@@ -18,7 +18,7 @@ from knn_ue.verifying.opened import MAX_STUDIED, learn_classes
 from knn_ue.verifying.spans import MIN_SENTENCES
 
 AUTO = "auto"
-_TRIED = ("minilm", "instant")  # where it is left to us: the first that can be opened here
+TRIED = ("minilm", "instant")  # where it is left to us: the first that can be opened here
 
 
 def with_verifier(
@@ -36,10 +36,9 @@ def with_verifier(
     Where the choice is left to us and there is nothing to learn from, the calibrator is returned as it is.
     """
     if TASKS[task].is_tagging:
-        n_sentences = 0 if validation.groups is None else len(np.unique(validation.groups))
-        if verifier == AUTO and (not calibrator.scores_entities or n_sentences < MIN_SENTENCES):
+        if verifier == AUTO and not calibrator.scores_entities:
             return calibrator
-        reader = _opened(verifier, of_words=True)
+        reader = word_reader_for(verifier, validation)
         return calibrator if reader is None else VerifiedEntities(calibrator, reader)
     reader = _opened(verifier, of_words=False)
     assert reader is not None  # one is always there
@@ -47,6 +46,14 @@ def with_verifier(
     return Verified(
         calibrator, reader, learn_classes(read_inputs(reader, texts, pairs), gold, n_classes=len(class_names))
     )
+
+
+def word_reader_for(verifier: "str | Reader | None", labeled: Outputs) -> "Reader | None":
+    """Return what reads words for a verifier; None where none is wanted, or "auto" finds none or too few sentences."""
+    n_sentences = 0 if labeled.groups is None else len(np.unique(labeled.groups))
+    if verifier is None or (verifier == AUTO and n_sentences < MIN_SENTENCES):
+        return None
+    return _opened(verifier, of_words=True)
 
 
 def _sample(
@@ -68,7 +75,7 @@ def _opened(verifier: "str | Reader", *, of_words: bool) -> "Reader | None":
     """Return the reader that was named, or the first that can be opened; None where none of those reads words."""
     if verifier != AUTO:
         return open_reader(verifier) if isinstance(verifier, str) else verifier
-    for name in _TRIED:
+    for name in TRIED:
         try:
             reader = open_reader(name)
         except (InvalidInputError, MissingExtraError):

@@ -34,9 +34,11 @@ _FEW_ENTITIES = 50
 class EntityConfidence(DocComponent):
     """A calibrated probability for each entity that a component of the pipeline finds.
 
-    `source` is that component, `map` what its types are called in the labeled data, `top` how many neighbors each
-    entity shows, `domain` whose scores are given (see `adapt`). It is fitted with `fit`, or by `nlp.initialize`, and
-    changes nothing but the attributes it sets.
+    `source` is that component, `map` what its types are called in the labeled data, `reader` what reads the words for a
+    verifier: a name of `knn_ue.verifying.READERS` with word vectors, "auto" (the first that is here) or None. Without
+    one the words of labeled docs are stored, `n_neighbors` are searched, and each entity shows `top` of them. `domain`
+    is whose scores are given (see `adapt`). It is fitted with `fit`, or by `nlp.initialize`, and changes nothing but
+    the attributes it sets.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class EntityConfidence(DocComponent):
         *,
         source: str = "ner",
         map: Mapping[str, str] | None = None,
+        reader: str | None = "auto",
         n_neighbors: int = 32,
         top: int = 3,
         domain: str | None = None,
@@ -55,6 +58,7 @@ class EntityConfidence(DocComponent):
         self.nlp = nlp
         self.source = source
         self.map = dict(map or {})
+        self.reader = reader
         self.n_neighbors = n_neighbors
         self.domain = domain
         self.pipe_: UncertaintyPipeline | None = None
@@ -75,7 +79,8 @@ class EntityConfidence(DocComponent):
         encoder = SpacyEncoder(self.nlp, types, options=SpacyOptions(source=self.source), skip=self.name)
         copied = perturbed(self.nlp, held_out, seed=seed)
         train, fitted_on, copies = (self._labeled(encoder, part) for part in (stored, held_out, copied))
-        pipe = UncertaintyPipeline(encoder, learn(train, fitted_on, copies, n_neighbors=self.n_neighbors))
+        fitted = learn(train, fitted_on, copies, reader=self.reader, n_neighbors=self.n_neighbors)
+        pipe = UncertaintyPipeline(encoder, fitted)
         self.pipe_, self._awaits_training = pipe, False
         self._say_what_is_thin(fitted_on)
         return self
@@ -232,13 +237,22 @@ class EntityConfidence(DocComponent):
     FACTORY,
     assigns=["doc._.confidence", "doc._.likely_missed", "span._.confidence"],
     requires=["doc.ents"],
-    default_config={"source": "ner", "map": {}, "n_neighbors": 32, "top": 3, "domain": None, "attributes": {}},
+    default_config={
+        "source": "ner",
+        "map": {},
+        "n_neighbors": 32,
+        "top": 3,
+        "domain": None,
+        "attributes": {},
+        "reader": "auto",
+    },
 )
 def make_entity_confidence(
     nlp: Language,
     name: str,
     source: str,
     map: dict[str, str],
+    reader: str | None,
     n_neighbors: int,
     top: int,
     domain: str | None,
@@ -250,6 +264,7 @@ def make_entity_confidence(
         name,
         source=source,
         map=map,
+        reader=reader,
         n_neighbors=n_neighbors,
         top=top,
         domain=domain,

@@ -1,7 +1,7 @@
 """`SpacyEncoder`: a spaCy pipeline as an encoder, so that all that works on a UE folder works on it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -12,7 +12,7 @@ from knn_ue.encoding.contract import Encoder, EncoderPart
 from knn_ue.encoding.inputs import Example, RawText
 from knn_ue.encoding.words import word_in_context
 from knn_ue.errors import InvalidInputError, StorageError, require
-from knn_ue.folder import as_written, from_plain
+from knn_ue.folder import as_written, from_plain, to_plain
 from knn_ue.spacy.sources import source_of
 from knn_ue.spacy.tagging import TypeMap, sentence_groups
 from knn_ue.types import Outputs, Step
@@ -139,8 +139,8 @@ class SpacyEncoder(Encoder):
 
     def to_part(self) -> EncoderPart:
         """Return what the component's folder holds; the pipeline is the folder around it."""
-        plain = {"types": list(self.types.types), "renamed": dict(self.types.renamed), **asdict(self.options)}
-        return EncoderPart(kind=self.kind, task=self.task, class_names=self.class_names, plain=plain)
+        stored = _StoredPart(types=tuple(self.types.types), renamed=dict(self.types.renamed), **vars(self.options))
+        return EncoderPart(kind=self.kind, task=self.task, class_names=self.class_names, plain=to_plain(stored))
 
     @classmethod
     def from_part(cls, part: EncoderPart, *, device: str, trust_remote_code: bool) -> Self:

@@ -15,7 +15,7 @@ from knn_ue.spacy.sources import source_of
 
 @dataclass(frozen=True, kw_only=True)
 class FittedPipeline(Plain):
-    """What came of a fit: sizes, the `types` that have a score, and those that have none on either side."""
+    """What came of a fit: sizes, the `types` that have a score, those that have none on either side, the verifier."""
 
     out: str
     types: tuple[str, ...]
@@ -24,6 +24,7 @@ class FittedPipeline(Plain):
     n_stored: int
     n_validation: int
     n_entities: int
+    verifier: str | None = None
 
 
 def fit_pipeline(
@@ -34,6 +35,7 @@ def fit_pipeline(
     *,
     source: str = "ner",
     renamed: Mapping[str, str] | None = None,
+    reader: str | None = "auto",
     n_neighbors: int = 32,
     seed: int = 0,
 ) -> FittedPipeline:
@@ -47,7 +49,7 @@ def fit_pipeline(
     if source not in nlp.pipe_names:
         said = f"{pipeline} has no component {source!r}, only {', '.join(nlp.pipe_names) or 'none'}: pass "
         raise InvalidInputError(f"{said}source=...", shell=f"{said}--source")
-    config = {"source": source, "map": dict(renamed or {}), "n_neighbors": n_neighbors}
+    config = {"source": source, "map": dict(renamed or {}), "reader": reader, "n_neighbors": n_neighbors}
     component: Any = nlp.add_pipe(FACTORY, config=config)
     found = source_of(nlp, source)
     examples = as_entities(read_examples(nlp, train), found)
@@ -56,13 +58,14 @@ def fit_pipeline(
     nlp.to_disk(out)
     encoder, outputs = component.pipe_.encoder, component.pipe_.validation_
     labeled = labels_of(examples, name="training") | (labels_of(held_out, name="validation") if held_out else set())
-    (store,) = component.pipe_.calibrator_.stores.values()
+    calibrator = component.pipe_.calibrator_
     return FittedPipeline(
         out=str(out),
         types=encoder.types.types,
         not_scored=tuple(sorted(kind for kind in found.labels if encoder.types.number_of(kind) is None)),
         not_predicted=tuple(sorted(labeled - set(encoder.types.types))),
-        n_stored=len(store),
+        n_stored=sum(len(store) for store in calibrator.stores.values()),
+        verifier=None if calibrator.gain is None else str(calibrator.gain),
         n_validation=len(held_out) if held_out else len(examples) - len(examples) // 2,
         n_entities=len(find_entities(outputs, outputs.predicted)),
     )

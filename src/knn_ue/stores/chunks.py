@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +22,7 @@ from knn_ue.folder import check_replaceable, created_folder, storage_errors
 from knn_ue.folder.tensors import PackedTexts, StagedRows
 from knn_ue.stores.contract import StoredRows
 from knn_ue.stores.faiss_index import check_keeps_vectors
-from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
+from knn_ue.stores.options import Building, IndexOptions, Normalization, Normalize, check_range, index_options
 from knn_ue.stores.segment import IndexedRows, check_index
 from knn_ue.types import Progress
 
@@ -33,12 +34,9 @@ _ROWS = 1 << 14
 def joined_chunks(
     folder: Path,
     chunks: Iterable[Chunk],
-    *,
     index: str | IndexOptions,
     normalize: Normalize,
-    keep_vectors: bool,
-    train_rows: int,
-    seed: int,
+    how: Building,
     progress: Progress | None,
 ) -> Iterator[IndexedRows]:
     """Yield all `chunks` as rows with their index; until the block ends, what they hold is on the disk of `folder`.
@@ -46,9 +44,9 @@ def joined_chunks(
     See `Datastore.build_from_chunks`.
     """
     # What can be refused is refused before hours of chunks are read.
-    check_positive(train_rows, "train_rows")
+    check_positive(how.train_rows or 0, "train_rows")
     check_choice(normalize, "normalize", get_args(Normalize))
-    if not keep_vectors:
+    if not how.keep_vectors:
         check_keeps_vectors(index_options(index, 1, 1))
     report = progress or (lambda *_: None)
     with created_folder(folder), ExitStack() as stack:
@@ -67,15 +65,8 @@ def joined_chunks(
         rows = StoredRows(
             ids=np.arange(len(vectors)), vectors=vectors, labels=np.concatenate(staged.labels), texts=staged.texts()
         )
-        yield IndexedRows.build(
-            rows,
-            options,
-            normalization,
-            keep_vectors=keep_vectors,
-            train_rows=train_rows,
-            seed=seed,
-            progress=lambda done: report("index", done, len(vectors)),
-        )
+        how = replace(how, progress=lambda done: report("index", done, len(vectors)))
+        yield IndexedRows.build(rows, options, normalization, how)
 
 
 class _Staged:

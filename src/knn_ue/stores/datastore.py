@@ -34,7 +34,7 @@ from knn_ue.shown import Shown
 from knn_ue.stores.chunks import Chunk, joined_chunks
 from knn_ue.stores.contract import MEMORY, StoredRows
 from knn_ue.stores.exact import ExactIndex
-from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range, index_options
+from knn_ue.stores.options import Building, IndexOptions, Normalization, Normalize, check_range, index_options
 from knn_ue.stores.segment import MAX_ID, IndexedRows, Segment, merged, rebuild_index
 from knn_ue.types import Neighbors, Progress
 
@@ -121,8 +121,8 @@ class Datastore(Shown):
             texts=[None] * len(vectors) if texts is None else texts,
         )
         report = None if progress is None else lambda done: progress("index", done, len(vectors))
-        options = index_options(index, *vectors.shape)
-        return cls(IndexedRows.build(rows, options, normalization, keep_vectors=keep_vectors, progress=report))
+        how = Building(keep_vectors=keep_vectors, progress=report)
+        return cls(IndexedRows.build(rows, index_options(index, *vectors.shape), normalization, how))
 
     @classmethod
     def build_from_chunks(
@@ -145,16 +145,8 @@ class Datastore(Shown):
         called with ("read" or "index", rows done, all rows or None).
         """
         folder = Path(path)
-        with joined_chunks(
-            folder,
-            chunks,
-            index=index,
-            normalize=normalize,
-            keep_vectors=keep_vectors,
-            train_rows=train_rows,
-            seed=seed,
-            progress=progress,
-        ) as rows:
+        how = Building(keep_vectors=keep_vectors, train_rows=train_rows, seed=seed)
+        with joined_chunks(folder, chunks, index, normalize, how, progress) as rows:
             cls(rows).save(folder)
         return cls.load(folder)
 

@@ -5,7 +5,7 @@ may end or hang the process, like any model file. It may not name another file, 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from knn_ue.arrays import BoolArray, FloatArray, IntArray
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.stores.exact import direct_distances, sorted_by_distance
-from knn_ue.stores.options import IndexOptions
+from knn_ue.stores.options import Building, IndexOptions
 
 _GROWTH = 4
 _ADD_ROWS = 1 << 16
@@ -41,19 +41,9 @@ _SAVED = {
 _INSIDE = ("index", "quantizer", "storage")
 
 
-def build_faiss(
-    vectors: FloatArray,
-    options: IndexOptions,
-    *,
-    keep_vectors: bool = True,
-    train_rows: int | None = None,
-    seed: int = 0,
-    progress: Callable[[int], None] | None = None,
-) -> "FaissIndex":
+def build_faiss(vectors: FloatArray, options: IndexOptions, how: Building) -> "FaissIndex":
     """Train and fill a faiss index; see `knn_ue.stores.segment.build_index`."""
-    if not keep_vectors:
-        check_keeps_vectors(options)
-    sample = _sample(vectors, train_rows, seed)
+    sample = _sample(vectors, how.train_rows, how.seed)
     way_out = "store more examples" if sample is vectors else "raise train_rows"
     inner = _untrained(options, vectors.shape[1])
     with _build_errors(options, len(sample), way_out="change its numbers"):
@@ -67,9 +57,9 @@ def build_faiss(
         _check_codes_hold(inner, block, options)
         with _build_errors(options, len(vectors), way_out="store fewer examples"):
             inner.add(block)
-        if progress is not None:
-            progress(inner.ntotal)
-    return FaissIndex(inner, vectors if keep_vectors else None, options)
+        if how.progress is not None:
+            how.progress(inner.ntotal)
+    return FaissIndex(inner, vectors if how.keep_vectors else None, options)
 
 
 def check_faiss(options: IndexOptions, n_columns: int) -> None:

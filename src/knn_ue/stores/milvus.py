@@ -5,6 +5,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from knn_ue.arrays import (
     label_vector,
     text_tuple,
 )
-from knn_ue.errors import InvalidInputError, StorageError, StoreUnreachableError
+from knn_ue.errors import InvalidInputError, KnnUeError, StorageError, StoreUnreachableError
 from knn_ue.folder import Part, as_written, from_plain, open_folder, to_plain, write_folder
 from knn_ue.folder.tensors import valid_unicode
 from knn_ue.stores.contract import StoredRows
@@ -128,7 +129,8 @@ class MilvusStore:
                     progress("store", done, n_rows)
             patient.finish(n_rows, progress)
         except BaseException:
-            cls.drop(address)
+            with suppress(KnnUeError):  # the first error says more than that the server is gone
+                cls.drop(address)
             raise
         return store
 

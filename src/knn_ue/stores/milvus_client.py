@@ -113,7 +113,7 @@ class MilvusAddress:
     def token(self) -> str:
         """Return the user's token where the user named this server, by argument or variable; else there is none."""
         token = os.environ.get(TOKEN, "")
-        if not token or self.server not in {*_named, os.environ.get(SERVER)}:
+        if not token or self.server not in {*_named, os.environ.get(SERVER, "").lower()}:
             return ""
         if not self.tls and not _is_loopback(self.host) and os.environ.get(PLAINTEXT) != "1":
             raise InvalidInputError(

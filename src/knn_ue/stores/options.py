@@ -1,6 +1,7 @@
 """How to search: typed options, the faiss factory strings in them, and how features are normalized before."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -73,6 +74,19 @@ class IndexOptions:
                 f"refine_factor={self.refine_factor} refines by exact distances, which recompute=False does without: "
                 "leave one of them out"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Building:
+    """How an index is built: trained on `train_rows` rows drawn by `seed`, or all; `progress` gets the rows it holds.
+
+    Without `keep_vectors` only what it made of them is kept.
+    """
+
+    keep_vectors: bool = True
+    train_rows: int | None = None
+    seed: int = 0
+    progress: Callable[[int], None] | None = None
 
 
 def index_options(index: "str | IndexOptions", n_rows: int, n_columns: int) -> IndexOptions:

@@ -3,7 +3,7 @@
 A change makes a new segment: a running search never sees half of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -17,7 +17,7 @@ from knn_ue.folder.tensors import PackedTexts
 from knn_ue.stores.contract import StoredRows, Texts
 from knn_ue.stores.exact import ExactIndex
 from knn_ue.stores.faiss_index import FaissIndex, build_faiss, check_faiss, check_keeps_vectors, read_index
-from knn_ue.stores.options import IndexOptions, Normalization, Normalize, check_range
+from knn_ue.stores.options import Building, IndexOptions, Normalization, Normalize, check_range
 
 MAX_ID = 1 << 62
 _INDEX = "index.faiss"
@@ -43,25 +43,13 @@ class Index(Protocol):
         ...
 
 
-def build_index(
-    vectors: FloatArray,
-    options: IndexOptions,
-    *,
-    keep_vectors: bool = True,
-    train_rows: int | None = None,
-    seed: int = 0,
-    progress: Callable[[int], None] | None = None,
-) -> Index:
-    """Train and fill the index that `options` describe over `vectors` (n, d) float32, referred to, not copied.
-
-    It is trained on `train_rows` rows drawn by `seed`, or all; `progress` gets the number of rows it holds so far.
-    """
-    if options.factory != "Flat":
-        return build_faiss(
-            vectors, options, keep_vectors=keep_vectors, train_rows=train_rows, seed=seed, progress=progress
-        )
-    if not keep_vectors:
+def build_index(vectors: FloatArray, options: IndexOptions, how: Building | None = None) -> Index:
+    """Build the index that `options` describe over `vectors` (n, d) float32, which are referred to, not copied."""
+    how = how or Building()
+    if not how.keep_vectors:
         check_keeps_vectors(options)
+    if options.factory != "Flat":
+        return build_faiss(vectors, options, how)
     _refuse_settings(options)
     return ExactIndex(vectors)
 
@@ -246,21 +234,12 @@ class IndexedRows:
 
     @classmethod
     def build(
-        cls,
-        rows: StoredRows,
-        options: IndexOptions,
-        normalization: Normalization,
-        *,
-        keep_vectors: bool = True,
-        train_rows: int | None = None,
-        seed: int = 0,
-        progress: Callable[[int], None] | None = None,
+        cls, rows: StoredRows, options: IndexOptions, normalization: Normalization, how: Building | None = None
     ) -> "IndexedRows":
-        """Return `rows`, which are normalized already, with the index that `options` describe; see `build_index`."""
-        index = build_index(
-            rows.vectors, options, keep_vectors=keep_vectors, train_rows=train_rows, seed=seed, progress=progress
-        )
-        segment = Segment.of(rows.vectors if keep_vectors else None, rows.ids, rows.labels, rows.texts, index)
+        """Return `rows`, which are normalized already, with the index that `options` describe."""
+        index = build_index(rows.vectors, options, how)
+        kept = rows.vectors if how is None or how.keep_vectors else None
+        segment = Segment.of(kept, rows.ids, rows.labels, rows.texts, index)
         next_id = int(rows.ids.max(initial=-1)) + 1
         return cls(segment=segment, options=options, normalization=normalization, next_id=next_id)
 

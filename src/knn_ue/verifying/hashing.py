@@ -1,10 +1,9 @@
 """Counts of hashed character n-grams and words: texts -> sparse rows, nothing learned, no vocabulary to keep."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from zlib import crc32
 
 import numpy as np
@@ -53,16 +52,13 @@ def _buckets_in(word: str) -> tuple[int, ...]:
 
 
 def _counted(rows: Iterable[list[int]]) -> SparseRows:
-    starts, columns, values = [0], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for buckets in rows:
-        counts = Counter(buckets)
-        order = sorted(counts)
-        columns.append(np.array(order, dtype=np.int64))
-        values.append(np.array([counts[bucket] for bucket in order], dtype=np.int64))
-        starts.append(starts[-1] + len(order))
+    buckets = list(rows)
+    of_row = np.repeat(np.arange(len(buckets), dtype=np.int64), [len(row) for row in buckets])
+    flat = np.fromiter(chain.from_iterable(buckets), dtype=np.int64, count=len(of_row))
+    found, counts = np.unique(of_row * N_BUCKETS + flat, return_counts=True)
     return SparseRows(
-        starts=np.array(starts, dtype=np.int64),
-        columns=np.concatenate(columns),
-        values=np.concatenate(values).astype(np.float32),
+        starts=np.searchsorted(found, np.arange(len(buckets) + 1, dtype=np.int64) * N_BUCKETS),
+        columns=found & _MASK,
+        values=counts.astype(np.float32),
         n_columns=N_BUCKETS,
     )

@@ -8,16 +8,18 @@ All that is fitted on top of something uses it left out: a row's own label never
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Interval, Len
 
-from knn_ue.arrays import FloatArray, IntArray, check_length, label_vector, read_only, to_numpy
+from knn_ue.arrays import MAX_CLASSES, FloatArray, IntArray, check_length, label_vector, read_only, to_numpy
 from knn_ue.errors import InvalidInputError
 from knn_ue.verifying import classes, record
 from knn_ue.verifying.dual_ridge import DualRidge, fit_ridge
 from knn_ue.verifying.logistic import fit_logistic, log_odds, sigmoid
+from knn_ue.verifying.stored import check_stored
 from knn_ue.verifying.views import FittedView, Inner, RawViews, fit_view, inner_views
 
 MIN_ROWS = 50
@@ -29,19 +31,22 @@ _SPREADS = np.array([1.0, 0.3, 0.2])
 _FARTHEST = 4.0  # standard deviations; an own score beyond says no more
 
 
+_Real = Annotated[float, Interval(ge=-1e9, le=1e9)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LabelParams:
     """The numbers of a fitted verifier, as plain JSON has them; `own_slope` is 0 where no own score was given."""
 
-    n_classes: int
-    n_answers: int
-    gamma: float
-    bias: float
-    slope: float
-    own_slope: float = 0.0
-    own_mean: float = 0.0
-    own_spread: float = 1.0
-    penalties: dict[str, float]
+    n_classes: Annotated[int, Interval(ge=2, le=MAX_CLASSES)]
+    n_answers: Annotated[int, Interval(ge=2, le=2 * MAX_CLASSES)]
+    gamma: Annotated[float, Interval(ge=1e-3, le=1e3)]
+    bias: _Real
+    slope: _Real
+    own_slope: _Real = 0.0
+    own_mean: _Real = 0.0
+    own_spread: Annotated[float, Interval(ge=1e-12, le=1e9)] = 1.0
+    penalties: Annotated[dict[str, _Real], Len(1, 64)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,6 +118,14 @@ class LabelVerifier:
         _, verifier, own = self._terms(inner, answers, own_score)
         return sigmoid(self.params.bias + verifier + own)
 
+    def judge(
+        self, views: RawViews, answers: IntArray, own_score: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the `posterior` and the `verdict`, for the price of one of them."""
+        probs, verifier, own = self._terms(inner_views(self.views, views), answers, own_score)
+        likely = record.posterior(probs, self._checked(answers, len(probs)), self._confusion())
+        return likely, sigmoid(self.params.bias + verifier + own)
+
     def explain(
         self, views: RawViews, answers: IntArray, own_score: FloatArray | None = None, *, top: int = 5
     ) -> VerdictExplanation:
@@ -154,7 +167,10 @@ class LabelVerifier:
 
     @classmethod
     def restored(cls, read: LabelParams, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Restore a verifier from its parameters and arrays."""
+        """Restore a verifier from its parameters and arrays; ValueError where they are not those of one."""
+        if read.n_answers < read.n_classes:
+            raise ValueError(f"{read.n_answers} answers are fewer than {read.n_classes} classes")
+        check_stored(arrays, read.penalties, n_classes=read.n_classes, n_answers=read.n_answers)
         parts: dict[str, dict[str, npt.NDArray[Any]]] = {name: {} for name in read.penalties}
         for key in arrays.keys() - {*_ARRAYS, "own"}:
             name, part = key.rsplit(".", 1)

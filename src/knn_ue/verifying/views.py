@@ -185,10 +185,11 @@ def _tf_idf(raw: SparseRows, seen: IntArray, idf: FloatArray, unseen_idf: float)
     """Return (1 + log count) idf over the seen columns, each row divided by its length over all columns."""
     from scipy.sparse import csr_array
 
-    place = np.searchsorted(seen, raw.columns)
-    place[place == len(seen)] = 0
-    known = seen[place] == raw.columns if len(seen) else np.zeros(len(raw.columns), dtype=bool)
-    values = (1.0 + np.log(raw.values)) * np.where(known, idf[place] if len(seen) else 0.0, unseen_idf)
+    places = np.full(raw.n_columns, -1, dtype=np.int64)
+    places[seen] = np.arange(len(seen))
+    place = places[raw.columns]
+    known = place >= 0
+    values = (1.0 + np.log(raw.values)) * np.append(idf, unseen_idf)[place]
     of_row = np.repeat(np.arange(len(raw)), np.diff(raw.starts))
     lengths = np.sqrt(np.bincount(of_row, weights=values**2, minlength=len(raw)))
     values /= np.maximum(lengths, _TINY)[of_row]
