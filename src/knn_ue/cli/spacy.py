@@ -105,7 +105,8 @@ def fit_spacy(
     if done.not_scored:
         say(f"types of the pipeline without a score, because the data has none: {', '.join(done.not_scored)}")
     if done.not_predicted:
-        say(f"types of the data that the pipeline does not predict: {', '.join(done.not_predicted)} (see --map)")
+        hint = f"try {done.proposed}" if done.proposed else "see --map"
+        say(f"types of the data that the pipeline does not predict: {', '.join(done.not_predicted)} ({hint})")
     say(f"next: spacy.load({str(out)!r}), then ent._.confidence; or knn-ue serve {out}")
 
 
