@@ -188,7 +188,7 @@ def test_a_decision_with_any_options_is_refused_or_read_back_equal(kind, data):
         labels=labels,
         others=None,
     )
-    names = {"risk": ("target_risk", "delta"), "sets": ("coverage",)}.get(kind, ())
+    names = {"risk": ("target_risk", "delta"), "set": ("coverage",)}.get(kind, ())
     try:
         decision = DECISIONS[kind](**{name: draw(SHARES) for name in names})
         decision = decision.fit(replace(held_out, others=draw(st.none() | st.just(held_out))))

@@ -152,3 +152,11 @@ def test_one_sentence_is_scored_alike_alone(fitted, encoder, confident):
     alone = fitted.read(encoder.encode([read_example(rows[7], "token-classification")]))
 
     np.testing.assert_allclose(alone.scores, together.scores[together.spans.sentence == 7], rtol=1e-6)
+
+
+def test_words_of_an_entity_have_its_reasons(fitted, new):
+    full, words = fitted.answer(new), fitted.explain(new)
+
+    assert [word.text for word in words] == list(new.words)
+    for why in full.explanations:
+        assert all(words[row].raised_by == why.raised_by for row in range(why.start, why.end))

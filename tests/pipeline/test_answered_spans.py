@@ -136,3 +136,41 @@ def test_the_command_line_goes_from_a_file_to_scored_lines(tmp_path, shape):
     assert test.exit_code == 0, test.output
     lines = [json.loads(line) for line in scored.read_text().splitlines()]
     assert len(lines) == 10 and all("score" in entity for line in lines for entity in line["entities"])
+
+
+@pytest.fixture(scope="module")
+def client(pipe, tmp_path_factory):
+    testclient = pytest.importorskip("starlette.testclient")
+    from knn_ue.serving.http.app import create_app
+    from knn_ue.serving.options import ServeOptions
+
+    folder = tmp_path_factory.mktemp("served") / "ue"
+    pipe.save(folder)
+    with testclient.TestClient(create_app(folder, ServeOptions()), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/predict", "/explain"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"text": "Ada saw Oslo", "answer": {"PER": ["Ada"]}},
+        {"text": "Ada saw Oslo", "answer": '[{"text": "Ada", "type": "PER"}]'},
+        {"tokens": ["Ada", "saw", "Oslo"], "answer": ["B-PER", "O", "O"]},
+    ],
+    ids=["text", "json", "words"],
+)
+def test_the_server_takes_marked_entities(client, path, row):
+    sent = client.post(path, json={"inputs": [row]})
+
+    assert sent.status_code == 200, sent.text
+    found = sent.json()
+    answer = found["answers"][0] if path == "/predict" else found["explanations"][0]["answer"]
+    assert [(x["type"], x["text"]) for x in answer["entities"]] == [("PER", "Ada")]
+    assert [x["text"] for x in answer["missed"]] == ["Oslo"]
+
+
+def test_the_server_refuses_an_answer_that_cannot_be_read(client):
+    sent = client.post("/predict", json={"inputs": [{"tokens": ["Ada"], "answer": ["O", "O"]}]})
+
+    assert sent.status_code == 422 and "1 words but 2 tags" in sent.json()["error"]

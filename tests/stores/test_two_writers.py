@@ -11,6 +11,7 @@ import pytest
 
 from held import held
 from knn_ue.errors import StorageError
+from knn_ue.folder import changes
 from knn_ue.folder import folder as folders
 from knn_ue.folder.changes import remove_unnamed
 from knn_ue.stores import Datastore, segment
@@ -110,6 +111,20 @@ def test_a_first_save_that_fails_leaves_what_another_process_saved_first(tmp_pat
         Datastore.build(np.eye(3), [0, 1, 2]).save(tmp_path / "store")
 
     assert len(Datastore.load(tmp_path / "store")) == 4
+
+
+def test_nobody_waits_forever_for_a_writer_that_hangs_amid_its_commit(saved, monkeypatch):
+    store = Datastore.load(saved)
+    monkeypatch.setattr(changes, "PATIENCE", 0.2)
+
+    with held(saved, "exclusive"):
+        with pytest.raises(StorageError, match=r"is still being written by another process after 0.2 s: .* try again"):
+            Datastore.load(saved)
+        store.live.max_wait = 0.1
+        with pytest.raises(StorageError, match=r"after 0.1 s"):
+            store.live.refresh()
+
+    assert len(Datastore.load(saved)) == 4
 
 
 def test_a_folder_that_is_compacted_while_it_is_read_is_read_again(tmp_path, monkeypatch):

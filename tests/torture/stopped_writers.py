@@ -9,6 +9,7 @@ from pathlib import Path
 from held import held
 from knn_ue import UncertaintyPipeline
 from knn_ue.errors import StorageError
+from knn_ue.folder.changes import PATIENCE
 from knn_ue.pipeline.fitted import add_rows
 from torture import ue_folder
 from torture.forked_server import ForkedServer, forked_servers
@@ -44,11 +45,13 @@ def _stop_a_writer(path: Path, ledger: Ledger, rng: random.Random, plan: Plan) -
     time.sleep(rng.uniform(0.2, 0.9))
     os.kill(writer.pid or 0, signal.SIGSTOP)
     other = start(add_once, path, ledger.path, seeds[1])
-    code = wait(other, _WAIT + _MARGIN)
+    code = wait(other, PATIENCE + _WAIT + _MARGIN)  # a reader waits longer than a writer is told to
     plan.tally.tried += 1
     if code is None:
         kill(other)
-        plan.tally.blame("wrong", f"a writer waited more than {_WAIT + _MARGIN:g} s for one that hangs, seeds {seeds}")
+        plan.tally.blame(
+            "wrong", f"a writer waited more than {PATIENCE + _WAIT + _MARGIN:g} s for one that hangs, seeds {seeds}"
+        )
     elif code not in (0, _REFUSED):
         plan.tally.blame("crashed", f"a writer that met one that hangs ended with {code}, seeds {seeds}")
     if rng.random() < 0.5:

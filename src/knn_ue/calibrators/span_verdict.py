@@ -12,7 +12,7 @@ import numpy as np
 from annotated_types import Interval
 
 from knn_ue.answers import EntityExplanation, Explanation
-from knn_ue.arrays import FloatArray, check_positive, softmax
+from knn_ue.arrays import FloatArray, softmax
 from knn_ue.calibrators.adapted import rescaled_reading
 from knn_ue.calibrators.contract import Calibrator, Found, TaggedAnswer
 from knn_ue.calibrators.top_label import with_top
@@ -37,6 +37,7 @@ from knn_ue.verifying.span_rivals import CONSTANT, DIRECT, PLATT, SpanRivals, fi
 from knn_ue.verifying.spans import WARN_FROM, judge_spans, learn_tags
 
 _RIVALS = "rivals."
+_NO_TERMS = ("weight", "distance_term", "label_term", "usual_distance_term", "usual_label_term", "n_agreeing")
 _LEAST_SHOWN = 0.25  # log-odds: less than this goes without saying
 _FLOOR = 1e-6
 _Exponent = Annotated[float, Interval(ge=0.0, le=100.0)]
@@ -93,8 +94,7 @@ class SpanVerdict(Calibrator):
 
     def answer(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> TaggedAnswer:
         """Return words, entities and why."""
-        del found
-        check_positive(top, "top")
+        del top, found
         self._check_ready(outputs)
         reading, probs = self._read(outputs)
         prediction = self._prediction(outputs, reading, probs)
@@ -102,9 +102,24 @@ class SpanVerdict(Calibrator):
         return TaggedAnswer(prediction=prediction, reading=reading, explanations=explanations)
 
     def explain(self, outputs: Outputs, *, top: int = 5, found: Found | None = None) -> list[Explanation]:
-        """Raise: entities are explained, by `answer`, not words."""
-        del outputs, top, found
-        raise InvalidInputError("given entities are explained as a whole: use explain of the pipeline, or answer")
+        """Return an explanation of each word: one in a marked entity has the reasons of the entity."""
+        full, names = self.answer(outputs, top=top, found=found), outputs.class_names or ()
+        of_word = {row: why for why in full.explanations for row in range(why.start, why.end)}
+        words = zip(full.prediction.predicted, full.prediction.confidence, full.prediction.raw_confidence, strict=True)
+        return [
+            Explanation(
+                text=None if outputs.words is None else outputs.words[row],
+                label=names[tag],
+                score=float(score),
+                raw_score=float(raw),
+                **dict.fromkeys(_NO_TERMS),
+                n_neighbors=0,
+                raised_by=of_word[row].raised_by if row in of_word else (),
+                lowered_by=of_word[row].lowered_by if row in of_word else (),
+                neighbors=(),
+            )
+            for row, (tag, score, raw) in enumerate(words)
+        ]
 
     def rivals(self) -> Mapping[str, Calibrator]:
         """Return a constant per type, the model's own score where there is one, and a regression on span vectors."""

@@ -54,9 +54,9 @@ def explain(
             raise InvalidInputError(
                 f"this folder judges given answers, got {n_answers} for {len(rows)} texts: pass --answer A for each"
             )
-        keys = TASKS[pipe.task].input_keys
+        key = "text" if TASKS[pipe.task].is_tagging else TASKS[pipe.task].input_keys[0]
         rows = [
-            (row if isinstance(row, dict) else {keys[0]: row}) | {"answer": said}
+            (row if isinstance(row, dict) else {key: row}) | {"answer": said}
             for row, said in zip(rows, answer or (), strict=True)
         ]
     explanations = pipe.explain(rows, top=top, domain=domain)

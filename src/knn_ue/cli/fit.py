@@ -28,6 +28,7 @@ _RANKS_ONLY = 100  # labeled answers; with fewer, scores rank but are not calibr
 SetChoice = Literal["lac", "aps", "raps", "class"]
 
 if TYPE_CHECKING:
+    from knn_ue.arrays import BoolArray
     from knn_ue.data.columns import ColumnNames
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.types import Outputs
@@ -319,7 +320,7 @@ def _tell_answers(out: Path, pipe: "UncertaintyPipeline", *, as_json: bool) -> N
 
     fitted = pipe.fitted_
     validation = fitted.validation
-    n_fitted, right = int((~fitted.held_out).sum()), float((validation.predicted == validation.labels).mean())
+    n_fitted, right, of_what = _judged(validation, fitted.held_out)
     if as_json:
         done: dict[str, Any] = {
             "ue": str(out),
@@ -332,17 +333,31 @@ def _tell_answers(out: Path, pipe: "UncertaintyPipeline", *, as_json: bool) -> N
         typer.echo(json.dumps(done, ensure_ascii=False))
         return
     typer.echo(
-        f"{out}: {fitted.method} for {pipe.task}, fitted on {n_fitted} labeled answers, {right:.1%} of them right"
+        f"{out}: {fitted.method} for {pipe.task}, fitted on {n_fitted} labeled {of_what[0]}, {right:.1%} of "
+        f"{of_what[1]} right"
     )
     for made in fitted.decisions:
         typer.echo(str(made))
     if n_fitted < _RANKS_ONLY:
-        say(f"{n_fitted} labeled answers rank new ones, but do not calibrate better than a constant: label 100 or more")
+        few = f"{n_fitted} labeled {of_what[0]}"
+        say(f"{few} rank new ones, but do not calibrate better than a constant: label 100 or more")
     if (gain := fitted.calibrator.suggestion_gain()) is not None:
         before, after = gain
         helps = "predict --suggest gives them" if after > before else "so they would not help"
         say(f"with suggestions {after:.1%} instead of {before:.1%} would be right, cross-fitted: {helps}")
     say(f"next: knn-ue predict {out} --input F --output scored.jsonl, or knn-ue evaluate {out} --test F")
+
+
+def _judged(validation: "Outputs", held_out: "BoolArray") -> tuple[int, float, tuple[str, str]]:
+    """Return how many rows were fitted on, the share of the given answers that is right, and what both are of."""
+    from knn_ue.entities import find_entities
+
+    labels = validation.require_labels("fit")
+    if validation.groups is None:
+        return int((~held_out).sum()), float((validation.predicted == labels).mean()), ("answers", "them")
+    marked, gold = find_entities(validation, validation.predicted), find_entities(validation, labels)
+    right = float(marked.same_in(gold).mean()) if len(marked) else 0.0
+    return len(set(validation.groups[~held_out].tolist())), right, ("sentences", "their marked entities")
 
 
 def _pipeline_of(model: str, task: str | None, device: str) -> "UncertaintyPipeline":

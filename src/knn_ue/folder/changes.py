@@ -29,6 +29,7 @@ from knn_ue.folder.tensors import PackedTexts, valid_unicode
 
 MAX_ID = 1 << 62
 FOREVER = 1e6  # seconds
+PATIENCE = 60.0  # seconds that a reader waits for a commit, which is soon over unless its process hangs
 MOST_ANSWERS, ANSWERS_LAST = 10_000, 86_400  # of requests that may be repeated: so many, for so many seconds
 _MAX_BLOB = 1 << 30  # SQLite's own limit is just below
 
@@ -178,28 +179,28 @@ class Transaction:
         return self.head
 
 
-def head_of(folder: Path) -> Head:
-    """Return what the folder is now."""
-    with connected(folder, FOREVER) as database:
+def head_of(folder: Path, most: float = FOREVER) -> Head:
+    """Return what the folder is now; waits at most `most` seconds for a commit."""
+    with connected(folder, min(most, PATIENCE)) as database:
         return _head(database, folder)
 
 
 def is_saved(folder: Path) -> bool:
     """Return whether the database names what was fitted; not so where the first save never ended."""
-    with connected(folder, FOREVER) as database:
+    with connected(folder, PATIENCE) as database:
         return _has(database) and bool(database.execute("select count(*) from folder").fetchone()[0])
 
 
 def read_changes(folder: Path, since: int = -1, after_id: int = -1, n_columns: int = 0) -> News:
     """Return what happened to the folder after the change `since` and the id `after_id`, as of one moment."""
-    with connected(folder, FOREVER) as database:
+    with connected(folder, PATIENCE) as database:
         database.execute("begin")
         return _news(database, _head(database, folder), since, after_id, n_columns)
 
 
 def check_database(folder: Path) -> None:
     """Raise unless the database is whole and ours: asked once, when a folder is opened."""
-    with connected(folder, FOREVER) as database:
+    with connected(folder, PATIENCE) as database:
         said = database.execute("pragma quick_check(1)").fetchone()[0]
         if said != "ok":
             raise StorageError(f"{folder / DATABASE} is damaged ({str(said)[:100]}): {RESTORE}")
@@ -207,7 +208,7 @@ def check_database(folder: Path) -> None:
 
 def copy_database(folder: Path, target: Path) -> Head:
     """Copy the database as it is at one moment to the new folder `target`; return what it says."""
-    with connected(folder, FOREVER) as database, closing(sqlite3.connect(target / DATABASE)) as copy:
+    with connected(folder, PATIENCE) as database, closing(sqlite3.connect(target / DATABASE)) as copy:
         database.backup(copy)
         copy.execute("pragma synchronous = full")
     return head_of(target)

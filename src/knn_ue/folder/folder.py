@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from knn_ue.errors import KnnUeError, StorageError
+from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
 from knn_ue.folder.changes import (
     StoredPart,
     Transaction,
@@ -166,21 +166,26 @@ def _write_fitted(change: Transaction, root: Part, *, of_same: bool) -> None:
         growing = [part.growing for part in tree.values() if part.growing is not None]
         next_id = max([one.next_id for one in growing], default=0)
         change.begin(fitted, sha256, next_id, folded=tree if of_same else None)
-        _write_unfolded(change, [one for one in growing if one.added is not None or one.removed is not None])
+        _write_unfolded(change, growing)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def _write_unfolded(change: Transaction, growing: list[Growing]) -> None:
-    """Write the rows of stores that cannot take them into their own files: the same ids in all of them."""
-    if not growing:
+    """Write the rows of stores that cannot take them into their own files: the same changes in all of them."""
+    changed = [(one.added, one.removed) for one in growing if one.added is not None and one.removed is not None]
+    if not changed:
         return
-    if (first := growing[0].added) is not None:
-        vectors = np.concatenate([one.added.vectors for one in growing if one.added is not None], axis=1)
-        change.insert(first.ids, first.labels, list(first.texts), vectors)
-    if growing[0].removed is not None:
-        change.remove(growing[0].removed)
+    said = {(*added.ids.tolist(), "without", *removed.tolist()) for added, removed in changed}
+    if len(changed) < len(growing) or len(said) > 1:
+        raise InvalidInputError(
+            "of stores that change together some hold changes that others lack, or keep no vectors: build them again"
+        )
+    (first, removed), *_ = changed
+    vectors = np.concatenate([added.vectors for added, _ in changed], axis=1)
+    change.insert(first.ids, first.labels, list(first.texts), vectors)
+    change.remove(removed)
 
 
 def _living(part: Part, live: Live) -> Part:

@@ -97,7 +97,7 @@ class Live:
         `StaleFolderError` where the folder holds something else that was fitted.
         """
         with no_fork, self._lock:
-            head = head_of(self.path)
+            head = head_of(self.path, self.max_wait)
             return head != self.seen and self._take(
                 read_changes(self.path, self.seen.change, self._last_id, self._n_columns)
             )
@@ -163,7 +163,8 @@ class Live:
             raise StaleFolderError(
                 f"{self.path} was saved, compacted, tuned or replaced since it was opened: open it again"
             )
-        self._tell(news.added, news.removed)
+        with as_written(self.path, "change"):
+            self._tell(news.added, news.removed)
         if news.parts:
             self.parts = {**self.parts, **news.parts}
         self.seen, self.next_id = news.head, news.next_id
@@ -176,8 +177,12 @@ class Live:
         self.next_id = max(self.next_id, self._last_id + 1)
         if self._followers.keys() != self._columns.keys():
             self._history.append((added, removed))
-        for name, store in self._followers.items():
-            store.follow(self._own(name, added), removed)
+        try:
+            for name, store in self._followers.items():
+                store.follow(self._own(name, added), removed)
+        except BaseException:  # some stores follow and others do not: nothing goes on from here
+            self.seen = replace(self.seen, fitted="")
+            raise
 
     def _own(self, name: str, added: Added) -> Added:
         return replace(added, vectors=added.vectors[:, self._columns[name]])

@@ -124,7 +124,9 @@ class OpenedFolder:
             if changed is not self.fitted:
                 self._write(changed, moved=moved)
         if moved:
+            max_wait = self.live.max_wait
             open_as(self.path, self.__init__, kind=KIND)  # type: ignore[misc]
+            self.live.max_wait = max_wait
         else:
             self.fitted, self._parts = changed, self.live.parts
         return result

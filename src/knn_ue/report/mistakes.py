@@ -92,6 +92,6 @@ def _explanations(
 ) -> Sequence[Explanation | None]:
     if explain_with is None or not len(rows):
         return [None] * len(rows)
-    if outputs.features is None and not explain_with.judges_given:
+    if outputs.features is None and (not explain_with.judges_given or outputs.groups is not None):
         return [None] * len(rows)
     return explain_with.explain(outputs.take(rows), top=top)

@@ -6,7 +6,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from knn_ue.encoding import Example, read_example
-from knn_ue.encoding.given import given_answer
 from knn_ue.errors import InvalidInputError
 from knn_ue.pipeline.rows import labeled_examples
 from knn_ue.serving.options import ServeOptions
@@ -82,7 +81,7 @@ def _with_answer(example: Example, served: Served, number: int) -> Example:
     if "answer" not in (example.given or {}) and not (example.given or {}).get("samples"):
         raise _AnswerError(f"input {number} has no answer, and this folder judges given ones: send it as answer")
     try:
-        given_answer(example, number)
+        served.pipe.encoder.encode([example], with_labels=False)  # which reads the answer, and runs nothing
     except InvalidInputError as error:
         raise _AnswerError(str(error)) from None
     return example

@@ -50,7 +50,9 @@ class _MayBeAnswered(_Sent):
     """An input with what another model answered, for folders that judge given answers."""
 
     domain: _Domain = None
-    answer: str | None = Field(None, description="What another model answered; null where it said nothing.")
+    answer: str | list[Any] | dict[str, Any] | None = Field(
+        None, description="What another model answered, of a text to tag its entities; null where it said nothing."
+    )
     confidence: float | None = Field(None, ge=0, le=1, allow_inf_nan=False, description="How sure it said it was.")
     logprob: float | None = Field(None, le=0, allow_inf_nan=False, description="The log-probability of the answer.")
     probabilities: dict[str, float] | None = Field(None, description="Its probability of each label.")
@@ -75,6 +77,9 @@ class TokensInput(_Sent):
 
     tokens: _Words
     domain: _Domain = None
+    answer: list[Any] | dict[str, Any] | str | None = Field(
+        None, description="The entities that another model marked, for folders that judge those."
+    )
 
 
 class TextExample(TextInput):
