@@ -61,9 +61,14 @@ def test_fit_tells_types_without_a_score(place, tmp_path):
         "spacy", "fit", str(place / "plain"), *files(place), "--out", str(tmp_path / "out"), "--map", "PERSON=PER"
     )
 
-    assert (
-        "does not predict: LOC" in result.output and "without a score, because the data has none: GPE" in result.output
-    )
+    assert "does not predict: LOC (try --map GPE=LOC)" in result.output
+    assert "without a score, because the data has none: GPE" in result.output
+
+
+def test_a_map_is_proposed_where_types_have_other_names(place, tmp_path):
+    result = run("spacy", "fit", str(place / "plain"), *files(place), "--out", str(tmp_path / "out"), code=1)
+
+    assert "the texts suggest --map GPE=LOC --map PERSON=PER" in result.output
 
 
 def test_fit_refuses_a_folder_that_is_there(place):

@@ -1,162 +1,205 @@
-"""The study of the verifier beside models that one can open: MiniLM fine-tuned on texts and pairs.
+"""The study of the verifier beside models that can be opened: texts and pairs, in and out of domain.
 
-    python -m knn_ue_reproduce.texts_study --data DATA --work WORK --page docs/verifier_texts_results.md
+    python -m knn_ue_reproduce.texts_study --data DATA --answers reproduction/cells --work WORK --reader FOLDER \
+        --page docs/verifier_texts_results.md
 
-`--data` is a folder laid out as `knn-ue reproduce` reads it. Models, outputs and cells (setup, seed) are kept in
-`--work` and not made again. One thread, some minutes a model.
+The judged models are those of the reproduction: what they said of every test row is kept in `--answers`, so nothing is
+trained. Half of the in-domain test rows stand for the validation rows that the join is fitted on; they are not scored.
+`--data` is the folder that `knn-ue reproduce` reads. Vectors and cells (world, reader) are kept in `--work`.
 """
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from knn_ue.data import Row, Task, read_rows
-from knn_ue.data.splits import seeded_order
-from knn_ue.demo.cache import load_outputs, save_outputs
-from knn_ue.demo.minilm import model_folder
-from knn_ue.training import TrainingOptions
-from knn_ue.types import Outputs
+import numpy as np
 
-SEEDS = (0, 1, 2)
-_MOST = 2000  # rows of a test set
+from knn_ue import metrics
+from knn_ue.arrays import BoolArray, FloatArray, IntArray
+from knn_ue.data import PairRow, Row
+from knn_ue.demo.cache import key_of, key_of_rows
+from knn_ue.verifying import RawView, Reader, fit_labels, open_reader, read_inputs, take_rows
+from knn_ue.verifying.logistic import log_odds
+from knn_ue.verifying.opened import fit_join, learn_classes
+from knn_ue_reproduce.answers import Answers
+from knn_ue_reproduce.kept_answers import unpack
+from knn_ue_reproduce.scales import BASE, REFERENCE, SMALL, Scale
+from knn_ue_reproduce.setups import ScoredSet, folder_setups, vader_setups
+from knn_ue_reproduce.task_data import TaskData
+
+N_STUDIED, N_ROWS, N_LABELED, N_DRAWS = 500, 600, 50, 3
+METHODS = ("softmax", "temperature", "knn-ue")
+Views = Mapping[str, RawView]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
-    """What one model learns from and is judged on; `sets` are sources by name, the first one in domain."""
+class World:
+    """The models of one scale and setup; `folder` is where their answers are kept."""
 
-    name: str
-    task: Task
-    train: str
-    validation: str
-    n_train: int
-    n_stopping: int
-    n_validation: int
-    sets: Mapping[str, Sequence[str]]
-    epochs: int = 3
+    folder: str
+    judged: str
+    scale: Scale
+    n_seeds: int
 
 
-SETUPS = (
-    Setup(
-        name="sentiment",
-        task="text-classification",
-        train="sentiment/imdb/train.jsonl.gz",
-        validation="sentiment/imdb/val.jsonl.gz",
-        n_train=2000,
-        n_stopping=400,
-        n_validation=800,
-        sets={
-            "imdb": ("sentiment/imdb/test.jsonl.gz",),
-            "yelp": ("sentiment/dynasent-yelp/test.jsonl.gz",),
-            "dynasent-r2": ("sentiment/dynasent-r2/test.jsonl.gz", "sentiment/dynasent-r2/val.jsonl.gz"),
-            "movies": ("vader:movies:test",),
-            "amazon": ("vader:amazon",),
-            "nyt": ("vader:nyt",),
-            "tweets": ("vader:tweets",),
-        },
-    ),
-    Setup(
-        name="intent",
-        task="text-classification",
-        train="intent/clinc150/train.jsonl.gz",
-        validation="intent/clinc150/val.jsonl.gz",
-        n_train=3000,
-        n_stopping=400,
-        n_validation=800,
-        sets={"clinc150": ("intent/clinc150/test.jsonl.gz",)},
-        epochs=6,
-    ),
-    Setup(
-        name="nli",
-        task="text-pair",
-        train="nli/mnli/train.jsonl.gz",
-        validation="nli/mnli/val.jsonl.gz",
-        n_train=6000,
-        n_stopping=400,
-        n_validation=800,
-        sets={
-            "mnli": ("nli/mnli/test.jsonl.gz",),
-            "snli": ("nli/snli/test.jsonl.gz",),
-            "anli": tuple(f"nli/anli/test_r{number}.jsonl.gz" for number in (1, 2, 3)),
-        },
-    ),
+WORLDS = (
+    World(folder="vader/sentiment", judged="MiniLM on 2,000 film snippets", scale=SMALL, n_seeds=3),
+    World(folder="reference/sentiment", judged="MiniLM on 4,000 IMDb reviews", scale=REFERENCE, n_seeds=8),
+    World(folder="base/sentiment", judged="MPNet on 1,000 IMDb reviews", scale=BASE, n_seeds=2),
+    World(folder="reference/nli", judged="MiniLM on 12,000 MNLI pairs", scale=REFERENCE, n_seeds=8),
+    World(folder="base/nli", judged="MPNet on 2,400 MNLI pairs", scale=BASE, n_seeds=2),
 )
 
 
-class Drawn:
-    """The rows of a setup, the same for every seed of the model."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Read:
+    """The rows of a world as a reader sees them: views of training rows and of each set, and the classes."""
 
-    def __init__(self, setup: Setup, data: Path) -> None:
-        self.setup, self._data = setup, data
-
-    def part(self, name: str) -> list[Row]:
-        """Return the rows of "train", "stopping", "validation" or a test set."""
-        setup = self.setup
-        if name == "train":
-            return self._rows([setup.train], setup.n_train)
-        if name in ("stopping", "validation"):
-            rows = self._rows([setup.validation], setup.n_validation + setup.n_stopping)
-            return rows[setup.n_validation :] if name == "stopping" else rows[: setup.n_validation]
-        return self._rows(setup.sets[name], _MOST)
-
-    def _rows(self, sources: Sequence[str], n_rows: int) -> list[Row]:
-        rows: list[Row] = []
-        for source in sources:
-            place = source if ":" in source else str(self._data / source)
-            rows += list(read_rows(place, self.setup.task))
-        return [rows[number] for number in seeded_order(len(rows), seed=0)[:n_rows]]
+    train: Views
+    gold: IntArray
+    sets: Mapping[str, Views]
+    n_classes: int
 
 
-def encoded(setup: Setup, data: Path, work: Path, seed: int, say: Callable[[str], None]) -> dict[str, Outputs]:
-    """Return what the model of a seed says of every part, from `work` where it was made before."""
-    drawn = Drawn(setup, data)
-    found, reader = {}, None
-    for part in ("train", "validation", *setup.sets):
-        path = work / "outputs" / f"{setup.name}-{seed}-{part}"
-        if not path.exists():
-            reader = reader or _trained(setup, drawn, work, seed, say)
-            save_outputs(path, reader.encode(drawn.part(part)))
-            say(f"encoded {path.name}")
-        found[part] = load_outputs(path)
+def task_data(world: World, data: Path) -> TaskData:
+    """Return the rows of a world."""
+    setups = vader_setups() if world.folder.startswith("vader") else folder_setups(data)
+    return TaskData(next(one for one in setups if one.name == world.folder.split("/")[1]), world.scale)
+
+
+def read_world(rows: TaskData, sets: Sequence[ScoredSet], reader: Reader, work: Path) -> Read:
+    """Read the first rows of each part; vectors are kept in `work`."""
+    train, names = rows.train[:N_STUDIED], sorted(rows.known)
+    return Read(
+        train=_views(train, reader, work),
+        gold=np.array([names.index(str(row.label)) for row in train]),  # type: ignore[union-attr]
+        sets={one.name: _views(rows.sets[one.name].rows[:N_ROWS], reader, work) for one in sets},
+        n_classes=len(names),
+    )
+
+
+def measure(world: World, answers: Path, read: Read, in_domain: str) -> dict[str, Any]:
+    """Return E-AURC x1000, Brier x100 and ECE in % of each set, method and seed."""
+    learned = learn_classes(read.train, read.gold, n_classes=read.n_classes)
+    probs = {name: learned.probs(views) for name, views in read.sets.items()}
+    found: dict[str, Any] = {name: {} for name in read.sets}
+    for seed in range(world.n_seeds):
+        softmax = _kept(answers, world, "softmax", seed)
+        predicted = {name: np.asarray(softmax[name].probs).argmax(axis=1) for name in read.sets}
+        for method in METHODS:
+            kept = _kept(answers, world, method, seed)
+            own = {name: log_odds(kept[name].confidence) for name in read.sets}
+            gold = {name: np.asarray(kept[name].labels, dtype=np.int64) for name in read.sets}
+            fitting, asked = _halves(len(gold[in_domain]), seed)
+            join = fit_join(
+                probs[in_domain][fitting],
+                predicted[in_domain][fitting],
+                gold[in_domain][fitting],
+                own[in_domain][fitting],
+            )
+            for name in read.sets:
+                rows = asked if name == in_domain else np.arange(len(gold[name]))
+                right = (predicted[name] == gold[name])[rows]
+                joined = join.scores(probs[name], predicted[name], own[name])
+                scores = {method: kept[name].confidence[rows], f"{method} + verifier": joined[rows]}
+                for shown, values in scores.items():
+                    found[name].setdefault(shown, []).append(measures(values, right))
+                if name != in_domain and method == "temperature":
+                    about = (read.sets[name], predicted[name], gold[name], read.n_classes)
+                    for shown, values in (("temperature", own[name]), ("temperature + verifier", log_odds(joined))):
+                        draws = [_adapted(*about, values, draw) for draw in range(N_DRAWS)]
+                        found[name].setdefault(f"{shown}, {N_LABELED} labels", []).append(
+                            np.mean(draws, axis=0).tolist()
+                        )
     return found
 
 
-def _trained(setup: Setup, drawn: Drawn, work: Path, seed: int, say: Callable[[str], None]):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
+def measures(scores: FloatArray, right: BoolArray) -> list[float]:
+    """Return E-AURC x1000, Brier x100 and ECE (10 bins) in %."""
+    return [
+        1000 * metrics.e_aurc(confidence=scores, correct=right),
+        100 * metrics.brier_top_label(confidence=scores, correct=right),
+        100 * metrics.expected_calibration_error(confidence=scores, correct=right),
+    ]
 
-    from knn_ue.encoding.huggingface import HuggingFaceEncoder
-    from knn_ue.training.finetune import finetune
 
-    folder = work / "models" / f"{setup.name}-{seed}"
-    if not folder.exists():
-        say(f"training {folder.name}")
-        finetune(
-            drawn.part("train"),
-            drawn.part("stopping"),
-            task=setup.task,
-            encoder=model_folder(),
-            out=folder,
-            options=replace(TrainingOptions.fast(seed=seed), epochs=setup.epochs),
-            device="cpu",
-        )
-    return HuggingFaceEncoder.from_pretrained(folder, setup.task, device="cpu")
+def _adapted(
+    views: Views, predicted: IntArray, gold: IntArray, n_classes: int, own: FloatArray, draw: int
+) -> list[float]:
+    """Return the measures of the rows of a domain that were not labeled, by a verifier that learned from the others."""
+    order = np.random.default_rng(draw).permutation(len(gold))
+    labeled, others = order[:N_LABELED], order[N_LABELED:]
+    seen, unseen = ({name: take_rows(view, rows) for name, view in views.items()} for rows in (labeled, others))
+    sizes = {"n_classes": n_classes, "n_answers": n_classes}
+    verifier = fit_labels(seen, predicted[labeled], gold[labeled], own[labeled], **sizes)
+    return measures(verifier.verdict(unseen, predicted[others], own[others]), (predicted == gold)[others])
+
+
+def _kept(answers: Path, world: World, method: str, seed: int) -> dict[str, Answers]:
+    """Return the kept answers to the first rows of each set."""
+    (path,) = (answers / world.folder).glob(f"{method}.seed{seed}.*.npz")
+    columns: dict[str, dict[str, Any]] = {}
+    with np.load(path) as stored:
+        for name in stored.files:
+            of_set, column = name.split("/", 1)
+            columns.setdefault(of_set, {})[column] = stored[name]
+    return {name: unpack(found).first(N_ROWS) for name, found in columns.items()}
+
+
+def _halves(n_rows: int, seed: int) -> tuple[IntArray, IntArray]:
+    order = np.random.default_rng(seed).permutation(n_rows)
+    return order[: n_rows // 2], order[n_rows // 2 :]
+
+
+def _views(rows: Sequence[Row], reader: Reader, work: Path) -> Views:
+    path = work / "vectors" / f"{key_of(reader.name, key_of_rows(rows))}.npz"
+    if path.exists():
+        with np.load(path) as stored:
+            return {name: stored[name] for name in stored.files}
+    pairs = [(row.premise, row.hypothesis) for row in rows if isinstance(row, PairRow)]
+    texts = [row.text for row in rows if not isinstance(row, PairRow)]  # type: ignore[union-attr]
+    views = read_inputs(reader, texts, pairs or None)
+    if any(name.startswith("embedding") for name in views):  # nothing else is read beside one
+        views = {name: view for name, view in views.items() if name.startswith("embedding")}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept: dict[str, Any] = {name: np.asarray(view) for name, view in views.items()}
+        np.savez(path, **kept)
+    return views
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the study."""
+    """Measure what is missing, then write the page."""
+    from knn_ue_reproduce.texts_study_page import page
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True)
+    for name in ("data", "answers", "work"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--reader", action="append", required=True, help="a reader's name, or NAME=FOLDER; repeatable")
+    parser.add_argument("--page", type=Path)
     given = parser.parse_args(arguments)
-
-    def say(line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-
-    for seed in SEEDS:
-        for setup in SETUPS:
-            encoded(setup, given.data, given.work, seed, say)
+    cells = []
+    for world in WORLDS:
+        for named in given.reader:
+            name, _, folder = named.partition("=")
+            path = given.work / "cells" / f"{world.folder.replace('/', '-')}-{name}-{N_STUDIED}-{N_ROWS}.json"
+            if not path.exists():
+                sys.stderr.write(f"{path.name}\n")
+                rows = task_data(world, given.data)
+                kept = _kept(given.answers, world, "softmax", 0)
+                sets = [one for one in rows.setup.sets if one.role in ("in", "out") and one.name in kept]
+                read = read_world(rows, sets, open_reader(folder or name), given.work)
+                found = measure(world, given.answers, read, sets[0].name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(found), encoding="utf-8")
+            cells.append((world, name, json.loads(path.read_text(encoding="utf-8"))))
+    text = page([(world.judged, world.n_seeds, name, cell) for world, name, cell in cells])
+    if given.page is not None:
+        given.page.write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
 
 
 if __name__ == "__main__":

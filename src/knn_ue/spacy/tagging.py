@@ -1,5 +1,6 @@
 """spaCy's entities <-> the classes of a tagger: types are mapped, spans become IOB2 class numbers of words."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from knn_ue.arrays import FloatArray, IntArray
 from knn_ue.errors import InvalidInputError
 from knn_ue.spacy.lattice import Belief
 
+_ENOUGH = 3
 _LEAST = 1e-9  # a probability of zero has no logarithm
 
 
@@ -71,6 +73,32 @@ class TypeMap:
             columns[second] += belief.continues[:, place]
         logits: FloatArray = np.log(np.maximum(np.column_stack(columns), _LEAST))
         return logits
+
+
+def proposed_map(
+    docs: Iterable[tuple[Iterable[tuple[int, int, str]], Iterable[tuple[int, int, str]]]],
+) -> dict[str, str]:
+    """Return what types that the data does not have are mostly called there, given (predicted, labeled) of each doc.
+
+    Entities are compared where both have the same words; fewer than three of a type say nothing.
+
+    >>> proposed_map([([(0, 1, "GPE")], [(0, 1, "LOC")])] * 3)
+    {'GPE': 'LOC'}
+    """
+    both: dict[str, Counter[str]] = {}
+    names: set[str] = set()
+    for predicted, labeled in docs:
+        gold = {(start, end): label for start, end, label in labeled}
+        names |= set(gold.values())
+        for start, end, label in predicted:
+            if (start, end) in gold:
+                both.setdefault(label, Counter())[gold[start, end]] += 1
+    found = {}
+    for label, counts in sorted(both.items()):
+        name, n_same = counts.most_common(1)[0]
+        if label not in names and n_same >= _ENOUGH and 2 * n_same > counts.total():
+            found[label] = name
+    return found
 
 
 def spans_of(spans: Sequence[Any]) -> list[tuple[int, int, str]]:
