@@ -372,8 +372,7 @@ def half_of_rows(outputs: Outputs, seed: int) -> BoolArray:
     inputs, sizes = np.unique(first, return_counts=True)
     if len(inputs) < 2:
         raise InvalidInputError(
-            "a promise and other decisions need at least 2 validation rows that differ, one to fit and one to hold out: "
-            "add rows"
+            "a promise needs at least 2 validation rows that differ, one to fit and one to hold out: add rows"
         )
     missing, held_out = len(first) - len(first) // 2, []
     for place in reversed(seeded_order(len(inputs), seed=seed)):
