@@ -187,16 +187,25 @@ def join_outputs(first: Outputs, *others: Outputs) -> Outputs:
             return None
         return np.concatenate(values) if isinstance(values[0], np.ndarray) else list(chain.from_iterable(values))
 
-    sizes = [0 if part.groups is None else int(part.groups.max(initial=-1)) + 1 for part in parts]
-    before = [sum(sizes[:number]) for number in range(len(sizes))]
-    groups = [None if part.groups is None else part.groups + n for part, n in zip(parts, before, strict=True)]
+    def numbered(numbers: list[IntArray | None]) -> Any:
+        """Return the numbers of sentences or documents, those of each part behind those of the part before."""
+        sizes = [0 if own is None else int(own.max(initial=-1)) + 1 for own in numbers]
+        before = [sum(sizes[:place]) for place in range(len(sizes))]
+        return joined([None if own is None else own + n for own, n in zip(numbers, before, strict=True)])
+
+    groups, documents = (numbered([getattr(part, name) for part in parts]) for name in ("groups", "documents"))
     layers = None
     if all(part.layers is not None for part in parts):
         layers = [joined(layer) for layer in zip(*(part.layers or () for part in parts), strict=True)]
     rows = ("logits", "features", "labels", "views", "decoded", "texts", "pairs", "words")
     columns = {name: joined([getattr(part, name) for part in parts]) for name in rows}
     return Outputs(
-        **columns, groups=joined(groups), layers=layers, class_names=first.class_names, sees_case=first.sees_case
+        **columns,
+        groups=groups,
+        documents=documents,
+        layers=layers,
+        class_names=first.class_names,
+        sees_case=first.sees_case,
     )
 
 

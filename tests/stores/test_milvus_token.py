@@ -5,7 +5,7 @@ from concurrent import futures
 
 import pytest
 
-from knn_ue.errors import InvalidInputError, KnnUeError
+from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
 from knn_ue.folder import Part, write_folder
 from knn_ue.stores import MilvusStore, open_store
 from knn_ue.stores.milvus_client import MilvusAddress
@@ -46,9 +46,10 @@ def token(monkeypatch):
     monkeypatch.delenv("KNN_UE_STORE_PLAINTEXT", raising=False)
 
 
-def reference_to(server, folder):
+def reference_to(server, folder, **changed):
     """Write a folder as a stranger would: its store is on a server that they chose."""
     state = {"address": f"milvus://{server}/films?timeout=1", "identity": "0" * 32, "n_columns": 4, "normalize": "none"}
+    state |= changed
     write_folder(folder, Part(kind="milvus", state=state, arrays=Normalization.none().to_arrays()))
     return folder
 
@@ -76,6 +77,24 @@ def test_a_token_for_one_server_is_not_sent_to_another(listener, tmp_path, monke
     monkeypatch.setenv("KNN_UE_STORE_SERVER", "127.0.0.1:19530")
 
     assert asked(listener, reference_to(listener.server, tmp_path / "store")) == set()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"address": "milvus://root:password@127.0.0.1:1/films"},
+        {"address": "file:///etc/passwd"},
+        {"address": 5},
+        {"n_columns": 0},
+        {"normalize": "standardize"},
+        {"token": "mine"},
+    ],
+)
+def test_a_reference_that_cannot_be_is_refused_before_anything_is_asked(changed, listener, tmp_path):
+    with pytest.raises(StorageError, match="does not hold a valid reference to a store"):
+        open_store(reference_to(listener.server, tmp_path / "store", **changed))
+
+    assert listener.n_calls == 0
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3", "store.example.org", "[2001:db8::1]", "localhost.example.org"])

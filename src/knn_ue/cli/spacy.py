@@ -48,6 +48,10 @@ def fit_spacy(
         str,
         typer.Option(metavar="NAME", help="What reads the words for a verifier: minilm, gte-small, auto, or none."),
     ] = "auto",
+    target_precision: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Mark entities as promised, of which a share of at least P is right."),
+    ] = None,
     neighbors: Annotated[
         int, typer.Option(min=1, metavar="K", help="Number of neighbors, where there is no reader.")
     ] = 32,
@@ -80,6 +84,7 @@ def fit_spacy(
             source=source,
             renamed=types,
             reader=None if reader == "none" else reader,
+            target_precision=target_precision,
             n_neighbors=neighbors,
             seed=seed,
         )
@@ -95,6 +100,8 @@ def fit_spacy(
     )
     if done.verifier is not None:
         typer.echo(done.verifier.replace("validation rows", "labeled sentences").replace("a text", "a sentence"))
+    for promise in done.promises:
+        typer.echo(promise)
     if done.not_scored:
         say(f"types of the pipeline without a score, because the data has none: {', '.join(done.not_scored)}")
     if done.not_predicted:

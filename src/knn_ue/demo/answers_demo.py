@@ -22,7 +22,7 @@ from knn_ue.report import build_report
 from knn_ue.report.queue import queue_page
 
 RECORDED = "bank_answers.jsonl"
-_LABELED = 100
+_LABELED = 200
 _FOLDERS = ("ue", "answered.csv", "new.csv", "report.html", "report.md", "report.json", "queue.html")
 _QUEUE_SHOWN = 50
 _N_BOOTSTRAP = 100
@@ -44,7 +44,7 @@ class AnswersDemo:
 
 
 def run_answers_demo(out: str | Path = "knn-ue-demo") -> AnswersDemo:
-    """Learn from 300 labeled answers which of the others to trust; write a UE folder, a report and a review queue."""
+    """Learn from 200 labeled answers which of the others to trust; write a UE folder, a report and a review queue."""
     began = time.monotonic()
     rows = recorded_answers()
     labeled, new = rows[:_LABELED], rows[_LABELED:]

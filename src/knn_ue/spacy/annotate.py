@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from knn_ue.answers import EntityExplanation
 from knn_ue.arrays import IntArray
+from knn_ue.decisions import Scored
 from knn_ue.pipeline.answers import of_entities
 from knn_ue.pipeline.domains import calibrator_of
-from knn_ue.pipeline.fitted import Fitted
+from knn_ue.pipeline.fitted import Fitted, decide
 from knn_ue.spacy.attributes import AttributeNames
 from knn_ue.spacy.encoder import SpacyEncoder
 from knn_ue.types import Outputs
@@ -35,9 +37,10 @@ def annotate(
     outputs = encoder.outputs(filled)
     answer = calibrator_of(fitted, domain).answer(outputs, top=top)
     first_words = np.cumsum([0, *(len(doc) for doc in filled)])
-    for found in of_entities(answer.explanations, outputs, fitted.familiarity):
+    entities = of_entities(answer.explanations, outputs, fitted.familiarity)
+    for found, is_promised in zip(entities, _promised(entities, outputs, fitted), strict=True):
         doc, offset = _doc_of(found.start, first_words, filled)
-        names.set_entity(Span(doc, found.start - offset, found.end - offset), found)
+        names.set_entity(Span(doc, found.start - offset, found.end - offset), found, promised=is_promised)
     for doc, score in zip(filled, _doc_scores(answer.reading.sentence_scores, outputs, first_words), strict=True):
         doc._.set(names.confidence, score)
     missed: dict[int, list[tuple[int, int, str, float]]] = {}
@@ -49,6 +52,20 @@ def annotate(
         missed.setdefault(number, []).append((*words, kind, float(hidden.probability)))
     for number, spans in missed.items():
         names.set_missed(filled[number], spans)
+
+
+def _promised(entities: Sequence[EntityExplanation], outputs: Outputs, fitted: Fitted) -> list[bool | None]:
+    """Return for each entity whether a decision lets it through; None where there is no decision."""
+    if not fitted.decisions:
+        return [None] * len(entities)
+    assert outputs.groups is not None  # the encoder sets them
+    starts = np.array([found.start for found in entities], dtype=np.int64)
+    scored = Scored(
+        confidence=np.array([found.score for found in entities], dtype=np.float64),
+        class_names=list(outputs.class_names or ()),
+        sentence=outputs.groups[starts],
+    )
+    return [not one.abstained for one in decide(scored, fitted.decisions, [None] * len(entities))]
 
 
 def _doc_of(row: int, first_words: IntArray, docs: Sequence[Any]) -> tuple[Any, int]:

@@ -19,6 +19,7 @@ class AttributeNames:
     lowered_by: str = "lowered_by"
     neighbors: str = "neighbors"
     familiar: str = "familiar"
+    promised: str = "promised"
     likely_missed: str = "likely_missed"
 
     @classmethod
@@ -37,7 +38,7 @@ class AttributeNames:
         """Add the extensions to spaCy's `Span` and `Doc`; those that are there already stay."""
         from spacy.tokens import Doc, Span
 
-        for name in (self.confidence, self.raised_by, self.lowered_by, self.neighbors, self.familiar):
+        for name in (self.confidence, self.raised_by, self.lowered_by, self.neighbors, self.familiar, self.promised):
             if not Span.has_extension(name):
                 Span.set_extension(name, default=None)
         if not Doc.has_extension(self.confidence):
@@ -46,8 +47,9 @@ class AttributeNames:
             key, confidence = f"{_MISSED}:{self.likely_missed}", self.confidence
             Doc.set_extension(self.likely_missed, getter=lambda doc: _missed_spans(doc, key, confidence))
 
-    def set_entity(self, span: Any, found: Entity | EntityExplanation) -> None:
-        """Set what was found of an entity on its span."""
+    def set_entity(self, span: Any, found: Entity | EntityExplanation, *, promised: bool | None = None) -> None:
+        """Set what was found of an entity on its span, and whether a precision is promised of it."""
+        span._.set(self.promised, promised)
         span._.set(self.confidence, float(found.score))
         span._.set(self.raised_by, list(found.raised_by or ()))
         span._.set(self.lowered_by, list(found.lowered_by or ()))

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 from spacy.language import Language
 
 from knn_ue.adapting import Adaptation
 from knn_ue.data.splits import half_of
+from knn_ue.decisions import promised
 from knn_ue.entities import find_entities
 from knn_ue.errors import FitWarning, InvalidInputError, NotFittedError
 from knn_ue.folder import as_written
@@ -29,6 +31,7 @@ from knn_ue.types import Outputs
 
 FACTORY = "knn_ue_entities"
 _FEW_ENTITIES = 50
+_DELTA = 0.1  # how often the promise of a precision may fail
 
 
 class EntityConfidence(DocComponent):
@@ -37,8 +40,9 @@ class EntityConfidence(DocComponent):
     `source` is that component, `map` what its types are called in the labeled data, `reader` what reads the words for a
     verifier: a name of `knn_ue.verifying.READERS` with word vectors, "auto" (the first that is here) or None. Without
     one the words of labeled docs are stored, `n_neighbors` are searched, and each entity shows `top` of them. `domain`
-    is whose scores are given (see `adapt`). It is fitted with `fit`, or by `nlp.initialize`, and changes nothing but
-    the attributes it sets.
+    is whose scores are given (see `adapt`). With `target_precision` half of the validation docs are held out: of the
+    entities with `ent._.promised` at least that share is right, as `pipe_.promises` says. It is fitted with `fit`, or
+    by `nlp.initialize`, and changes nothing but the attributes it sets.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class EntityConfidence(DocComponent):
         source: str = "ner",
         map: Mapping[str, str] | None = None,
         reader: str | None = "auto",
+        target_precision: float | None = None,
         n_neighbors: int = 32,
         top: int = 3,
         domain: str | None = None,
@@ -59,6 +64,7 @@ class EntityConfidence(DocComponent):
         self.source = source
         self.map = dict(map or {})
         self.reader = reader
+        self.target_precision = target_precision
         self.n_neighbors = n_neighbors
         self.domain = domain
         self.pipe_: UncertaintyPipeline | None = None
@@ -77,9 +83,23 @@ class EntityConfidence(DocComponent):
         labels = labels_of(stored, name="training") | labels_of(held_out, name="validation")
         types = TypeMap.between(source.labels, labels, self.map)
         encoder = SpacyEncoder(self.nlp, types, options=SpacyOptions(source=self.source), skip=self.name)
+        decisions = promised(self.target_precision, None, _DELTA, None, "lac")
+        second = half_of(len(held_out), second=True, seed=seed + 1) if decisions else frozenset()
+        kept = [example for number, example in enumerate(held_out) if number in second]
+        held_out = [example for number, example in enumerate(held_out) if number not in second]
         copied = perturbed(self.nlp, held_out, seed=seed)
         train, fitted_on, copies = (self._labeled(encoder, part) for part in (stored, held_out, copied))
-        fitted = learn(train, fitted_on, copies, reader=self.reader, n_neighbors=self.n_neighbors)
+        fitted = learn(
+            train,
+            fitted_on,
+            copies,
+            reader=self.reader,
+            n_neighbors=self.n_neighbors,
+            held_out=self._labeled(encoder, kept) if kept else None,
+            decisions=decisions,
+        )
+        if fitted.threshold is not None and not fitted.threshold.found:
+            warnings.warn(f"{fitted.threshold}; no entity is marked as promised", FitWarning, stacklevel=2)
         pipe = UncertaintyPipeline(encoder, fitted)
         self.pipe_, self._awaits_training = pipe, False
         self._say_what_is_thin(fitted_on)
@@ -215,7 +235,11 @@ class EntityConfidence(DocComponent):
         after = self.nlp.pipe_names[self.nlp.pipe_names.index(self.name) :] if self.name in self.nlp.pipe_names else []
         size = encoder.options.batch_size
         with running(self.nlp, self.source):
-            return encoder.labeled_outputs(list(gold_docs(self.nlp, examples, skip=after, batch_size=size)))
+            golds = list(gold_docs(self.nlp, examples, skip=after, batch_size=size))
+            outputs = encoder.labeled_outputs(golds)
+        # Sentences of one doc are not independent.
+        documents = np.repeat(np.arange(len(golds)), [len(gold.doc) for gold in golds])
+        return replace(outputs, documents=documents)
 
     def _examples_of(self, docs: Iterable[Any]) -> list[Any]:
         from spacy.training import Example
@@ -235,7 +259,7 @@ class EntityConfidence(DocComponent):
 
 @Language.factory(
     FACTORY,
-    assigns=["doc._.confidence", "doc._.likely_missed", "span._.confidence"],
+    assigns=["doc._.confidence", "doc._.likely_missed", "span._.confidence", "span._.promised"],
     requires=["doc.ents"],
     default_config={
         "source": "ner",
@@ -245,6 +269,7 @@ class EntityConfidence(DocComponent):
         "domain": None,
         "attributes": {},
         "reader": "auto",
+        "target_precision": None,
     },
 )
 def make_entity_confidence(
@@ -253,6 +278,7 @@ def make_entity_confidence(
     source: str,
     map: dict[str, str],
     reader: str | None,
+    target_precision: float | None,
     n_neighbors: int,
     top: int,
     domain: str | None,
@@ -265,6 +291,7 @@ def make_entity_confidence(
         source=source,
         map=map,
         reader=reader,
+        target_precision=target_precision,
         n_neighbors=n_neighbors,
         top=top,
         domain=domain,

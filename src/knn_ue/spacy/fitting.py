@@ -29,6 +29,7 @@ class FittedPipeline(Plain):
     n_entities: int
     proposed: str = ""
     verifier: str | None = None
+    promises: tuple[str, ...] = ()
 
 
 def fit_pipeline(
@@ -40,6 +41,7 @@ def fit_pipeline(
     source: str = "ner",
     renamed: Mapping[str, str] | None = None,
     reader: str | None = "auto",
+    target_precision: float | None = None,
     n_neighbors: int = 32,
     seed: int = 0,
 ) -> FittedPipeline:
@@ -53,7 +55,13 @@ def fit_pipeline(
     if source not in nlp.pipe_names:
         said = f"{pipeline} has no component {source!r}, only {', '.join(nlp.pipe_names) or 'none'}: pass "
         raise InvalidInputError(f"{said}source=...", shell=f"{said}--source")
-    config = {"source": source, "map": dict(renamed or {}), "reader": reader, "n_neighbors": n_neighbors}
+    config: dict[str, Any] = {
+        "source": source,
+        "map": dict(renamed or {}),
+        "reader": reader,
+        "n_neighbors": n_neighbors,
+    }
+    config |= {"target_precision": target_precision}
     component: Any = nlp.add_pipe(FACTORY, config=config)
     found = source_of(nlp, source)
     examples = as_entities(read_examples(nlp, train), found)
@@ -77,6 +85,7 @@ def fit_pipeline(
         n_stored=sum(len(store) for store in calibrator.stores.values()),
         proposed=_as_options(proposal),
         verifier=None if calibrator.gain is None else str(calibrator.gain),
+        promises=component.pipe_.promises,
         n_validation=len(held_out) if held_out else len(examples) - len(examples) // 2,
         n_entities=len(find_entities(outputs, outputs.predicted)),
     )

@@ -1,11 +1,14 @@
 """What a pipeline says of labeled docs -> what was learned from it, ready for a UE folder."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from knn_ue.calibrators import EntityScores, KnnUEEntity, VerifiedEntities
+from knn_ue.decisions import Decision
 from knn_ue.familiarity import Familiarity
+from knn_ue.pipeline.answers import score_answers
 from knn_ue.pipeline.fitted import Fitted
 from knn_ue.pipeline.fitting import fit_outputs
 from knn_ue.pipeline.rows import warn_if_weak
@@ -22,22 +25,42 @@ _RIDGE = 0.1
 
 
 def learn(
-    train: Outputs, validation: Outputs, copies: Outputs, *, reader: "str | Reader | None", n_neighbors: int
+    train: Outputs,
+    validation: Outputs,
+    copies: Outputs,
+    *,
+    reader: "str | Reader | None",
+    n_neighbors: int,
+    held_out: Outputs | None = None,
+    decisions: Sequence[Decision] = (),
 ) -> Fitted:
     """Fit entity scores and familiarity on labeled outputs; `copies` are those of perturbed validation docs.
 
     With a `reader` a verifier learns from all of them and nothing is stored. Without one, or where "auto" finds none or
-    fewer than 50 sentences, the words of `train` are stored.
+    fewer than 50 sentences, the words of `train` are stored. `decisions` are fitted on docs that are `held_out`.
     """
     warn_if_weak(validation)
-    familiarity = Familiarity(train).fit(validation)
+    familiarity = Familiarity(train).fit(validation if held_out is None else join_outputs(validation, held_out))
     train, validation, copies = (replace(outputs, views=None) for outputs in (train, validation, copies))
     opened = word_reader_for(reader, join_outputs(train, validation))
     if opened is None:
         fitted = _with_store(train, validation, copies, n_neighbors)
     else:
         fitted = _with_reader(train, validation, copies, opened)
+    if held_out is not None:
+        fitted = _promised(fitted, replace(held_out, views=None), decisions)
     return replace(fitted, familiarity=familiarity)
+
+
+def _promised(fitted: Fitted, held_out: Outputs, decisions: Sequence[Decision]) -> Fitted:
+    others, scored = (score_answers(outputs, fitted.calibrator) for outputs in (fitted.validation, held_out))
+    scored = replace(scored, others=others)
+    return replace(
+        fitted,
+        validation=join_outputs(fitted.validation, held_out),
+        held_out=np.append(fitted.held_out, np.ones(len(held_out), dtype=bool)),
+        decisions=tuple(decision.fit(scored) for decision in decisions),
+    )
 
 
 def _with_reader(train: Outputs, validation: Outputs, copies: Outputs, reader: Reader) -> Fitted:

@@ -173,7 +173,8 @@ class MilvusStore:
         with as_written(part.where, "reference to a store"):
             state = from_plain(_State, part.state)
             normalization = Normalization.from_arrays(state.normalize, dict(part.arrays), state.n_columns)
-            store = cls(MilvusCollection(MilvusAddress.parse(state.address, named=False)), normalization)
+            collection = MilvusCollection(MilvusAddress.parse(state.address, named=False))
+        store = cls(collection, normalization)
         if (store._identity, store.n_columns) != (state.identity, state.n_columns):
             raise StorageError(
                 f"the store {store.where} is not the one that {part.where} was fitted with (another identity or number "
