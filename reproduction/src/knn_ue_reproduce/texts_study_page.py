@@ -27,8 +27,8 @@ def page(cells: Sequence[Cell]) -> str:
 def _explained() -> Iterator[str]:
     yield "E-AURC x1000 / Brier x100 / ECE in %, lower is better, mean over seeds of the judged model (± standard"
     yield "deviation of E-AURC). The first set is in domain, the others are not; nothing was tuned on them. The reader"
-    yield "learned from 500 training rows; the join is fitted on half of the in-domain rows, which are not scored. With 50"
-    yield "labels a verifier learned from 50 rows of the set itself (`knn-ue adapt --verifier`), mean over three draws."
+    yield "learned from 500 training rows; the join is fitted on half of the in-domain rows, which are not scored. With"
+    yield "50 labels a verifier learned from rows of the set itself (`knn-ue adapt --verifier`), mean of three draws."
 
 
 def _losses(cells: Sequence[Cell]) -> Iterator[str]:
