@@ -14,7 +14,7 @@ from knn_ue.cli.options import (
     check_writable,
     takes_columns,
 )
-from knn_ue.cli.terminal import cut_note, loading, print_evaluation, progress_bars, say
+from knn_ue.cli.terminal import cut_note, echo, loading, print_evaluation, progress_bars, say
 from knn_ue.errors import StorageError
 
 if TYPE_CHECKING:
@@ -123,13 +123,13 @@ def evaluate(
         evaluation = built.evaluation
         say(f"report: {files.html}")
     if as_json:
-        typer.echo(evaluation.to_json(), nl=False)
+        echo(evaluation.to_json(), nl=False)
         return
     print_evaluation(evaluation)
     by_document = pipe.threshold_ is not None and pipe.threshold_.unit == "document"
     if domain is None and sets.test.labels is not None and not by_document:  # test rows name no documents
         for one in watch_outputs(pipe.fitted_, sets.test):
-            typer.echo(f"promised: {one.promise}\n{one}")
+            echo(f"promised: {one.promise}\n{one}")
 
 
 def _check_report_folder(out: Path, *, overwrite: bool) -> None:
