@@ -578,7 +578,7 @@ def test_nothing_is_added_where_the_model_was_exchanged_while_it_encoded(text, t
     encode = index._encoded
 
     def encode_while_another_fits(pipe, rows, *columns):
-        other = UncertaintyPipeline.from_pretrained(tiny_model("bert", "text-classification"), "text-classification")
+        other = UncertaintyPipeline.from_pretrained(tiny_model("roberta", "text-classification"), "text-classification")
         other.fit(str(text.train), str(text.validation), index="exact", n_neighbors=8).save(ue)
         return encode(pipe, rows, *columns)
 

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from knn_ue.errors import InvalidInputError, MissingExtraError, StorageError
+from knn_ue.errors import InvalidInputError, MissingExtraError
 from knn_ue.types import Outputs
 from knn_ue_lab.calibrators import DensitySoftmax
 
@@ -189,10 +189,9 @@ def test_a_missing_torch_is_named(hard_toy, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "value"), [("scale_", -1.0), ("highest", float("nan"))])
-def test_a_folder_with_impossible_numbers_is_refused(pocketed, hard_toy, tmp_path, name, value):
+def test_impossible_numbers_are_not_saved(pocketed, hard_toy, tmp_path, name, value):
     damaged = DensitySoftmax(pocketed.density, highest=pocketed.highest).fit(hard_toy[1])
     setattr(damaged, name, value)
-    damaged.save(tmp_path / "ue")
 
-    with pytest.raises(StorageError, match="does not hold a valid density-softmax"):
-        DensitySoftmax.load(tmp_path / "ue")
+    with pytest.raises(InvalidInputError, match=r"this density-softmax cannot be saved \(.{,60}\): fit it"):
+        damaged.save(tmp_path / "ue")

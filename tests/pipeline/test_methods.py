@@ -14,7 +14,8 @@ from tiny_models import ROWS
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-PLAIN = [name for name, row in METHODS.items() if row.training is TrainingMethod]
+READ_TEXTS = ("verdict", "span-verdict")  # learn from at least 50 rows
+PLAIN = [name for name, row in METHODS.items() if row.training is TrainingMethod and name not in READ_TEXTS]
 
 
 @pytest.mark.parametrize("method", slow_but(("knn-ue", "temperature"), PLAIN))

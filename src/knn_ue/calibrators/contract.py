@@ -21,7 +21,7 @@ from knn_ue.adapting import LARGEST, rescale
 from knn_ue.arrays import MAX_CLASSES, BoolArray, FloatArray, check_positive, softmax
 from knn_ue.entities import EntityExplanation, SentenceReading
 from knn_ue.errors import InvalidInputError, NotFittedError
-from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, from_plain, open_as, to_plain, write_folder
+from knn_ue.folder import ArrayRule, Part, as_written, check_arrays, checked_plain, from_plain, open_as, write_folder
 from knn_ue.folder.schema import Arrays, Plain
 from knn_ue.shown import Shown
 from knn_ue.stores import FolderStore, NeighborStore, open_store
@@ -279,7 +279,7 @@ class Calibrator(Shown, ABC):
         arrays = self._arrays()
         try:
             check_arrays(arrays, self.ARRAYS)
-            return to_plain(common) | to_plain(self._own_state()), arrays
+            return checked_plain(common) | checked_plain(self._own_state()), arrays
         except ValueError as error:
             raise InvalidInputError(f"this {self.kind} cannot be saved ({error}): fit it on other rows") from None
 

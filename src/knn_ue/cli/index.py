@@ -10,7 +10,7 @@ import typer
 
 from knn_ue.cli.options import AsJson, Device, Ue, takes_columns
 from knn_ue.cli.terminal import loading, print_table, progress_bars
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import InvalidInputError, StaleFolderError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -169,13 +169,11 @@ def add(
     Example: [bold]knn-ue index add ue --input corrections.jsonl[/bold]
     """
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.fitted import add_rows
 
     with loading(ue):
         pipe = UncertaintyPipeline.load(ue, device=device)
     _check_some(ue, list(pipe.calibrator_.stores.values()))
-    outputs = _encoded(pipe, input_rows, columns)
-    ids = pipe.opened.edit(lambda fitted: (fitted, add_rows(fitted.calibrator, outputs).tolist()))
+    ids, pipe = _added(pipe, _encoded(pipe, input_rows, columns), device)
     n_stored = _n_stored(pipe.calibrator_.stores.values())
     if as_json:
         typer.echo(json.dumps({"ids": ids, "examples": n_stored}))
@@ -295,6 +293,21 @@ def _encoded(pipe: "UncertaintyPipeline", input_rows: str, columns: "ColumnNames
     examples = labeled_examples(input_rows, pipe.task, pipe.class_names, name="new", columns=Columns(**columns))
     with progress_bars() as progress:
         return pipe.encoder.encode(examples, progress=lambda done, total: progress("encoding", done, total))
+
+
+def _added(pipe: "UncertaintyPipeline", outputs: "Outputs", device: str) -> "tuple[list[int], UncertaintyPipeline]":
+    """Store encoded rows, also where the folder was compacted or tuned while they were encoded; return their ids."""
+    from knn_ue.pipeline.fitted import add_rows
+
+    while True:
+        try:
+            return pipe.opened.edit(lambda fitted: (fitted, add_rows(fitted.calibrator, outputs).tolist())), pipe
+        except StaleFolderError:
+            before, pipe = pipe, pipe.reloaded(pipe.opened.path, device=device)
+            if pipe.encoder is not before.encoder:
+                raise StorageError(
+                    f"{pipe.opened.path} was given another model meanwhile: nothing was changed, run the command again"
+                ) from None
 
 
 def _ids(text: str) -> list[int]:

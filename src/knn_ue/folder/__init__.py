@@ -19,7 +19,7 @@ from knn_ue.folder.folder import (
 )
 from knn_ue.folder.live import Live, stored_part
 from knn_ue.folder.part import Added, Growing, Part
-from knn_ue.folder.schema import ArrayRule, as_written, check_arrays, from_plain, to_plain
+from knn_ue.folder.schema import ArrayRule, as_written, check_arrays, checked_plain, from_plain, to_plain
 
 __all__ = [
     "DATABASE",
@@ -33,6 +33,7 @@ __all__ = [
     "as_written",
     "check_arrays",
     "check_replaceable",
+    "checked_plain",
     "copy_folder",
     "created_folder",
     "from_plain",

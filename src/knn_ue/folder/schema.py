@@ -16,6 +16,7 @@ ValueError: temperature: input should be a valid number, got 'x'
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
@@ -29,6 +30,7 @@ import numpy.typing as npt
 from knn_ue.errors import InvalidInputError, KnnUeError, StorageError
 
 _RULES = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+_LONG_NUMBER = re.compile(r"\d+\.\d{9,}|\d{19,}")
 _SHORT = {"missing": "missing", "unexpected_keyword_argument": "unknown", "json_invalid": "not JSON of valid Unicode"}
 
 Plain = dict[str, Any]
@@ -53,11 +55,16 @@ class ArrayRule:
 
 def to_plain(record: Any) -> Plain:
     """Return a dataclass as plain JSON; InvalidInputError where its own rules would refuse to read it again."""
-    said = json.dumps(asdict(record))
     try:
-        _validated(type(record), said)
+        return checked_plain(record)
     except ValueError as error:
         raise InvalidInputError(f"this could not be read again, so it is not saved ({error}): change it") from None
+
+
+def checked_plain(record: Any) -> Plain:
+    """Return a dataclass as plain JSON; ValueError, to be put into words, where its own rules would refuse it."""
+    said = json.dumps(asdict(record))
+    _validated(type(record), said)
     plain: Plain = json.loads(said)
     return plain
 
@@ -127,7 +134,9 @@ def _validated(record: type[Record], said: str) -> Record:
         place = ".".join(map(str, first["loc"])) or "the whole"
         if first["type"] in _SHORT:
             raise ValueError(f"{place[:80]} is {_SHORT[first['type']]}") from None
-        message = first["msg"][:1].lower() + first["msg"][1:]
+        message = _LONG_NUMBER.sub(
+            lambda number: f"{float(number[0]):.4g}", first["msg"][:1].lower() + first["msg"][1:]
+        )
         given = repr(first["input"])
         got = given if len(given) <= 60 else f"a {type(first['input']).__name__}"
         raise ValueError(f"{place[:80]}: {message.removeprefix('value error, ')}, got {got}") from None
