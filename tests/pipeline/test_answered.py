@@ -197,3 +197,19 @@ def test_a_threshold_is_fitted_on_rows_that_the_verifier_has_not_seen(rows):
         pipe = UncertaintyPipeline.from_answers().fit(rows[0], target_risk=0.2)
 
     assert pipe.threshold_.n == 120 and int((~pipe.fitted_.held_out).sum()) == 120
+
+
+@pytest.mark.filterwarnings("ignore:a precision of")
+def test_equal_texts_are_held_out_together_or_not_at_all():
+    rng = np.random.default_rng(5)
+    words = [
+        " ".join(rng.choice(["good", "bad", "film", "story", "great", "awful", "actor", "plot", "slow", "funny"], 8))
+        for _ in range(80)
+    ]
+    tossed = [{"text": x, "answer": str(rng.integers(2)), "label": str(rng.integers(2))} for x in words]
+
+    pipe = UncertaintyPipeline.from_answers().fit([*tossed, *tossed], target_precision=0.8)
+
+    texts, held_out = np.array(pipe.validation_.texts), pipe.fitted_.held_out
+    assert held_out.sum() == 80
+    assert not set(texts[held_out]) & set(texts[~held_out])

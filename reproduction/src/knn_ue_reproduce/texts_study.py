@@ -28,7 +28,7 @@ from knn_ue.verifying.opened import fit_join, learn_classes
 from knn_ue_reproduce.answers import Answers
 from knn_ue_reproduce.kept_answers import unpack
 from knn_ue_reproduce.scales import BASE, REFERENCE, SMALL, Scale
-from knn_ue_reproduce.setups import ScoredSet, folder_setups, vader_setups
+from knn_ue_reproduce.setups import folder_setups, vader_setups
 from knn_ue_reproduce.task_data import TaskData
 
 N_STUDIED, N_ROWS, N_LABELED, N_DRAWS = 500, 600, 50, 3
@@ -71,13 +71,13 @@ def task_data(world: World, data: Path) -> TaskData:
     return TaskData(next(one for one in setups if one.name == world.folder.split("/")[1]), world.scale)
 
 
-def read_world(rows: TaskData, sets: Sequence[ScoredSet], reader: Reader, work: Path) -> Read:
-    """Read the first rows of each part; vectors are kept in `work`."""
+def read_world(rows: TaskData, sizes: Mapping[str, int], reader: Reader, work: Path) -> Read:
+    """Read the first rows of each part, as many of a set as `sizes` says; vectors are kept in `work`."""
     train, names = rows.train[:N_STUDIED], sorted(rows.known)
     return Read(
         train=_views(train, reader, work),
         gold=np.array([names.index(str(row.label)) for row in train]),  # type: ignore[union-attr]
-        sets={one.name: _views(rows.sets[one.name].rows[:N_ROWS], reader, work) for one in sets},
+        sets={name: _views(rows.sets[name].rows[:size], reader, work) for name, size in sizes.items()},
         n_classes=len(names),
     )
 
@@ -179,10 +179,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("data", "answers", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--reader", action="append", required=True, help="a reader's name, or NAME=FOLDER; repeatable")
+    folders = [world.folder for world in WORLDS]
+    parser.add_argument("--world", action="append", choices=folders, help="may be repeated (default: all)")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args(arguments)
     cells = []
-    for world in WORLDS:
+    for world in (one for one in WORLDS if one.folder in (given.world or folders)):
         for named in given.reader:
             name, _, folder = named.partition("=")
             path = given.work / "cells" / f"{world.folder.replace('/', '-')}-{name}-{N_STUDIED}-{N_ROWS}.json"
@@ -191,7 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 rows = task_data(world, given.data)
                 kept = _kept(given.answers, world, "softmax", 0)
                 sets = [one for one in rows.setup.sets if one.role in ("in", "out") and one.name in kept]
-                read = read_world(rows, sets, open_reader(folder or name), given.work)
+                sizes = {one.name: len(kept[one.name].confidence) for one in sets}
+                read = read_world(rows, sizes, open_reader(folder or name), given.work)
                 found = measure(world, given.answers, read, sets[0].name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(found), encoding="utf-8")

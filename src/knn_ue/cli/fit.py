@@ -158,7 +158,7 @@ def fit(
         str,
         typer.Option(
             metavar="NAME",
-            help="A small reader that judges the answers too: instant, auto (where it ranks better), or none.",
+            help="A small reader that judges the answers too: bge-small, minilm, auto (where it pays), none.",
             rich_help_panel="Method",
         ),
     ] = "none",

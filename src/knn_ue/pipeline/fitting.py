@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from knn_ue.arrays import BoolArray, FloatArray, check_choice, check_positive
+from knn_ue.arrays import BoolArray, FloatArray, IntArray, check_choice, check_positive
 from knn_ue.calibrators import Calibrator, Found, take_found
 from knn_ue.data import Columns
 from knn_ue.data.perturb import perturbed_rows
-from knn_ue.data.splits import half_of
+from knn_ue.data.splits import seeded_order
 from knn_ue.decisions import Decision
 from knn_ue.decisions.risk import Unit, check_unit
 from knn_ue.encoding.contract import Encoder, NotExportedError
@@ -363,13 +364,42 @@ def _stored(options: FitOptions, train: Outputs, validation: Outputs, progress: 
 
 
 def half_of_rows(outputs: Outputs, seed: int) -> BoolArray:
-    """Mark one half of the rows, at random; words of one sentence, and rows of one document, stay together."""
-    groups = np.arange(len(outputs)) if outputs.groups is None else outputs.groups
-    if outputs.documents is not None:
-        groups = outputs.documents
-    numbers = np.unique(groups)
-    if len(numbers) < 2:
+    """Mark one half of the rows, at random; equal inputs, and rows of one document, stay together.
+
+    What was learned from one of two equal rows is right about the other, which would then promise too much.
+    """
+    unit, first = _units(outputs)
+    inputs, sizes = np.unique(first, return_counts=True)
+    if len(inputs) < 2:
         raise InvalidInputError(
-            "target_risk and other decisions need at least 2 validation rows, one to fit and one to hold out: add rows"
+            "a promise needs at least 2 validation rows that differ, one to fit and one to hold out: add rows"
         )
-    return np.isin(groups, numbers[sorted(half_of(len(numbers), second=True, seed=seed))])
+    missing, held_out = len(first) - len(first) // 2, []
+    for place in reversed(seeded_order(len(inputs), seed=seed)):
+        if sizes[place] <= missing:
+            held_out.append(inputs[place])
+            missing -= sizes[place]
+    return np.isin(first[unit], held_out)
+
+
+def _units(outputs: Outputs) -> tuple[IntArray, IntArray]:
+    """Return the number of the text, pair, sentence or document of each row, and for each of these the first equal one.
+
+    Two documents are never called equal.
+    """
+    if outputs.documents is not None:
+        numbers, unit = np.unique(outputs.documents, return_inverse=True)
+        return unit, np.arange(len(numbers))
+    unit = np.arange(len(outputs))
+    contents: Sequence[Any] | None = outputs.texts if outputs.pairs is None else outputs.pairs
+    if outputs.groups is not None:
+        opens = np.diff(outputs.groups, prepend=-1) != 0
+        unit, contents = np.cumsum(opens) - 1, None
+        if outputs.words is not None:
+            starts = [*np.flatnonzero(opens).tolist(), len(outputs)]
+            contents = [tuple(outputs.words[start:end]) for start, end in pairwise(starts)]
+    if contents is None:
+        return unit, np.arange(int(unit[-1]) + 1 if len(unit) else 0)
+    known: dict[Any, int] = {}
+    firsts = [known.setdefault(content, place) for place, content in enumerate(contents)]
+    return unit, np.array(firsts, dtype=np.int64)
