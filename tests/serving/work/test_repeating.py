@@ -196,3 +196,17 @@ def test_threads_that_repeat_one_request_at_once_get_one_answer(folder, client_o
 
     assert found == [{"ids": [[60]], "n_stored": 61}] * 8
     assert len(stored_texts(path)) == 61
+
+
+@pytest.mark.parametrize("answer", ["[", "[1]", "null", "[" * 100_000], ids=["cut", "a list", "null", "deep"])
+def test_a_kept_answer_that_is_none_is_an_error_and_no_crash(answer, folder, client_of):
+    path = folder()
+    client = client_of(path)
+    client.post("/examples", json=BODY, headers=KEY).raise_for_status()
+    with closing(sqlite3.connect(path / DATABASE)) as opened, opened:
+        opened.execute("update requests set answer = ?", (answer,))
+
+    found = client.post("/examples", json=BODY, headers=KEY)
+
+    assert found.status_code == 503 and found.json()["code"] == "storage"
+    assert client.get("/info").json()["n_stored"] == 61

@@ -278,7 +278,7 @@ def _said_before(asked: Asked, before: tuple[str, str]) -> Said:
             f"the Idempotency-Key {asked.key} belongs to another request: use a new key for each request, and the same "
             "one only to repeat it",
         )
-    with as_written("the folder", "answer"):
+    with as_written("the folder", "answer to this request"):
         said: Said = {**json.loads(answer)}
     return said
 
