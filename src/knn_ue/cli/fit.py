@@ -61,7 +61,9 @@ def fit(
     reader: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="With --answers: what reads the texts, auto or instant.", rich_help_panel="Method"
+            metavar="NAME",
+            help="With --answers: what reads the texts: auto, instant, minilm, gte-small, a folder or a Hub name.",
+            rich_help_panel="Method",
         ),
     ] = "auto",
     method: Method = "knn-ue",
