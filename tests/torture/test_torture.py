@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ def test_every_attack_finds_nothing_in_a_few_seconds(tmp_path):
 
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert all(attack.title in done.stdout for attack in ATTACKS.values())
-    assert "| 0 | 0 | 0 | 0 |" not in done.stdout  # every attack tried something
+    assert not re.search(r"\| 0 \| 0 \| 0 \| 0 \| \d+ \|", done.stdout)  # every attack tried something
     assert list(tmp_path.iterdir()) == []
 
 
