@@ -200,7 +200,7 @@ def read_contents(folder: Path, sha256: str) -> dict[str, _Entry]:
         contents = json.loads(encoded)
         if contents["format"] != FORMAT:
             raise StorageError(
-                f"{folder.parent} has format {contents['format']!r}, this version reads {FORMAT}: refit, or upgrade "
+                f"{folder.parent} has format {contents['format']!r:.40}, this version reads {FORMAT}: refit, or upgrade "
                 "with pip install -U knn-ue"
             )
         entries = {name: from_plain(_Entry, entry) for name, entry in contents["parts"].items()}
