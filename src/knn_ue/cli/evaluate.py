@@ -14,7 +14,7 @@ from knn_ue.cli.options import (
     check_writable,
     takes_columns,
 )
-from knn_ue.cli.terminal import cut_note, loading, print_evaluation, progress_bars, say
+from knn_ue.cli.terminal import cut_note, echo, loading, print_evaluation, progress_bars, say
 from knn_ue.errors import StorageError
 
 if TYPE_CHECKING:
@@ -126,11 +126,11 @@ def evaluate(
         evaluation = built.evaluation
         say(f"report: {files.html}")
     if as_json:
-        typer.echo(evaluation.to_json(), nl=False)
+        echo(evaluation.to_json(), nl=False)
         return
     print_evaluation(evaluation)
     for one in watched:
-        typer.echo(f"promised: {one.promise}\n{one}")
+        echo(f"promised: {one.promise}\n{one}")
 
 
 def _watched(pipe: "UncertaintyPipeline", test: "Outputs") -> "list[Watched]":

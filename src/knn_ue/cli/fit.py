@@ -328,7 +328,7 @@ def _tell_answers(out: Path, pipe: "UncertaintyPipeline", *, as_json: bool) -> N
             "ue": str(out),
             "method": fitted.method,
             "task": pipe.task,
-            "labels": list(pipe.class_names),
+            "labels": list(pipe.encoder.labels),
         }
         done |= {"n_labeled": len(validation), "share_right": right}
         done["decisions"] = [decision_to_plain(decision) for decision in fitted.decisions]
