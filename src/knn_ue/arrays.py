@@ -181,7 +181,7 @@ def check_positive(value: int, name: str) -> None:
 def check_choice(value: object, name: str, choices: Sequence[str]) -> None:
     """Raise unless `value` is one of the closed `choices`."""
     if value not in choices:
-        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}")
 
 
 def read_only(array: Any) -> Any:

@@ -1,10 +1,27 @@
 """How objects show themselves: a line at a prompt, a table in a notebook. Whatever comes from data is escaped."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from html import escape
 
+# Control characters but tab and line end, marks that turn the direction of writing, line ends of other scripts.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _CELL = 'style="text-align: left; vertical-align: top"'
+
+
+def visible(text: str) -> str:
+    """Return `text` with what would steer a terminal written as escapes, which JSON reads as the characters they are.
+
+    >>> visible(chr(27) + "[2J cleared")
+    '\\\\u001b[2J cleared'
+    """
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def on_one_line(text: str) -> str:
+    """Return `text` so that it can neither begin a line of its own nor steer a terminal."""
+    return visible(" ".join(text.splitlines()))
 
 
 class Shown(ABC):

@@ -223,3 +223,18 @@ def test_an_explanation_reads_as_text(fitted, hard_toy):
 
 def test_more_explained_neighbors_than_searched_are_all_there_is(fitted, hard_toy):
     assert len(fitted.explain(hard_toy[2].take([0]), top=99)[0].neighbors) == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_neighbors", 65_537), ("n_neighbors", 0), ("tau_range", (2.0, 1.0)), ("distance", "x"), ("positivity", "x")],
+)
+def test_what_could_not_be_loaded_again_is_not_saved(name, value, toy, tmp_path):
+    train, validation, _ = toy
+    ue = KnnUE(Datastore.build(train.features, train.labels), n_neighbors=8).fit(validation)
+    setattr(ue, name, value)
+
+    with pytest.raises(InvalidInputError, match=name):
+        ue.save(tmp_path / "ue")
+
+    assert not (tmp_path / "ue").exists()

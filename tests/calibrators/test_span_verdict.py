@@ -1,5 +1,7 @@
 """The verifier of given spans as a calibrator: scores, warnings, reasons, rivals, folders."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from knn_ue import metrics
 from knn_ue.calibrators import SpanVerdict
 from knn_ue.encoding.given_spans import GivenSpans
 from knn_ue.encoding.inputs import read_example
-from knn_ue.errors import InvalidInputError
+from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.evaluation import evaluate
 from knn_ue.verifying import READERS
 from verifying.answered_spans import READER, answered_sentences
@@ -160,3 +162,27 @@ def test_words_of_an_entity_have_its_reasons(fitted, new):
     assert [word.text for word in words] == list(new.words)
     for why in full.explanations:
         assert all(words[row].raised_by == why.raised_by for row in range(why.start, why.end))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("weights", lambda x: x * np.nan),
+        ("weights", lambda x: x[:, 1:]),
+        ("intercepts", lambda x: np.full_like(x, np.inf)),
+        ("left_out", lambda x: x + 2),
+        ("kinds", lambda x: x + 99),
+        ("rivals.weights", lambda x: x[1:]),
+        ("rivals.constant", lambda x: x[1:]),
+        ("rivals.scale", lambda x: x * 0),
+        ("right", None),
+    ],
+)
+def test_arrays_that_do_not_go_together_are_refused(fitted, name, change):
+    part = fitted.to_part()
+    arrays = dict(part.arrays)
+    changed = {} if change is None else {name: change(arrays[name])}
+    del arrays[name]
+
+    with pytest.raises(StorageError):
+        SpanVerdict.from_part(replace(part, arrays=arrays | changed))

@@ -71,3 +71,12 @@ def test_the_guide_shows_what_it_prints(made):
     page = (Path(__file__).parents[2] / "docs" / "answers.md").read_text(encoding="utf-8")
 
     assert "\n".join(made.sentences) in page
+
+
+def test_a_confidence_that_is_always_the_same_ranks_nothing_in_tables_and_pictures_alike(made):
+    report = json.loads((made.folder / "report.json").read_text(encoding="utf-8"))
+    page = (made.folder / "report.html").read_text(encoding="utf-8")
+
+    area = 1000 * report["tables"]["test"]["scores"]["raw"]["aurc"]
+    assert f"raw {area:.2f} and verdict" in page
+    assert f"raw  (AURC {area:.1f})" in page

@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 
 import numpy as np
@@ -165,6 +167,33 @@ def test_a_writer_that_waits_keeps_no_other_thread_from_reading(folder):
     writer.join()
 
     assert ids_of(folder) == [1, 2, 3, 4, 5]
+
+
+def test_a_writer_that_waits_for_another_process_can_be_interrupted(folder):
+    code = """
+import signal, sys
+import numpy as np
+from knn_ue.stores import Datastore
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell lets its background jobs ignore
+store = Datastore.load(sys.argv[1])
+print("ready", flush=True)
+try:
+    store.add(np.ones((1, 4)), [1])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    with held(folder):
+        writer = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
+        try:
+            assert writer.stdout.readline() == "ready\n"
+            time.sleep(0.5)
+            writer.send_signal(signal.SIGINT)
+            assert writer.communicate(timeout=20)[0] == "interrupted\n"
+        finally:
+            writer.kill()
+            writer.wait()
+
+    assert ids_of(folder) == [1, 2, 3, 4]
 
 
 def test_a_fork_waits_for_the_threads_that_are_using_a_database(folder):

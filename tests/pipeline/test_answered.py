@@ -126,6 +126,32 @@ def test_answers_that_are_wrong_by_case_alone_are_named(rows):
         UncertaintyPipeline.from_answers().fit(loud)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ""])
+def test_rows_without_a_label_are_left_out_and_counted(rows, tmp_path, suffix):
+    some = [{**row, "label": row["label"] if number % 3 else None} for number, row in enumerate(rows[0])]
+    given = some
+    if suffix == ".jsonl":
+        given = write_rows(tmp_path / "some.jsonl", some)
+    elif suffix:
+        given = tmp_path / "some.csv"
+        with given.open("w", newline="", encoding="utf-8") as file:
+            table = csv.DictWriter(file, some[0])
+            table.writeheader()
+            table.writerows(some)
+
+    with pytest.warns(FitWarning, match="80 rows have no label and are left out of the fit"):
+        pipe = UncertaintyPipeline.from_answers().fit(given)
+
+    assert len(pipe.validation_) == 160
+
+
+def test_another_fault_of_a_row_is_not_left_out(rows, tmp_path):
+    faulty = write_rows(tmp_path / "faulty.jsonl", [*rows[0], {"text": "", "answer": "food", "label": "food"}])
+
+    with pytest.raises(InvalidInputError, match="text must not be empty"):
+        UncertaintyPipeline.from_answers().fit(faulty)
+
+
 def test_too_few_rows_are_refused_with_the_number_that_is_needed(rows):
     with pytest.raises(InvalidInputError, match=r"49 labeled answers are too few .* at least 50 are needed"):
         UncertaintyPipeline.from_answers().fit(rows[0][:49])

@@ -22,7 +22,7 @@ def test_a_robust_fit_sees_a_perturbed_copy_of_each_row_and_keeps_it(models, fit
 
 
 def test_held_out_rows_are_not_perturbed_into_the_fit(models):
-    with pytest.warns(UserWarning, match="no threshold"):
+    with pytest.warns(UserWarning, match="cannot be promised"):
         robust = fit(models[TEXT], TEXT, robust=True, target_risk=0.3)
 
     assert len(robust.fitted_.copies) == int((~robust.fitted_.held_out).sum())

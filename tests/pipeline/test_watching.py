@@ -59,6 +59,21 @@ def test_the_command_says_so_by_its_exit_code(promised, tmp_path):
     assert json.loads(plain.stdout)["promises"][0]["holds"] is False
 
 
+def test_evaluate_and_its_report_say_what_the_test_rows_say_of_each_promise(promised, tmp_path):
+    folder, pipe = promised
+    test = write_rows(tmp_path / "test.jsonl", said_by_the_model(pipe, 60, start=500, wrong_every=100))
+
+    shown = run("evaluate", folder, "--test", test)
+    reported = run("evaluate", folder, "--test", test, "--report", tmp_path / "report", "--bootstrap", 10)
+
+    assert (shown.exit_code, reported.exit_code) == (0, 0), reported.output
+    assert "promised: at least 80 % of the answers given are right" in shown.stdout
+    assert "holds so far (evidence 1 : " in shown.stdout
+    context = json.loads((tmp_path / "report" / "report.json").read_text())["context"]
+    assert context["promise 1"].startswith("at least 80 % of the answers given are right")
+    assert "on the test rows it holds so far" in context["promise 2"]
+
+
 def test_without_a_promise_there_is_nothing_to_watch(models):
     with pytest.raises(InvalidInputError, match="nothing was promised that could be watched"):
         fit(models[TEXT], TEXT).watch(ROWS[TEXT](10, start=900))

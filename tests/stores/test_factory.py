@@ -32,6 +32,14 @@ def test_a_factory_with_numbers_that_nobody_means_is_refused(factory):
         Datastore.build(features, np.zeros(300, int), index=factory)
 
 
+@pytest.mark.parametrize("factory", ["PQ2x2", "PQ2x1"])
+def test_an_index_that_faiss_builds_but_cannot_search_is_refused(factory):
+    features = np.random.default_rng(0).normal(size=(300, 4))
+
+    with pytest.raises(InvalidInputError, match=f"faiss cannot build '{factory}' .*: choose other codes or"):
+        Datastore.build(features, np.zeros(300, int), index=factory)
+
+
 def test_as_many_lists_as_a_billion_rows_need_are_allowed():
     assert IndexOptions(factory="PCA64,IVF1048576,SQ8").factory == "PCA64,IVF1048576,SQ8"
 

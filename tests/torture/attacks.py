@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torture import (
+    drawn_values,
     failing_calls,
     forks,
     full_disk,
@@ -45,5 +46,6 @@ ATTACKS = {
     "requests": Attack("hostile requests", hostile_requests.attack, 1),
     "overload": Attack("ten times the requests a server can answer", overload.attack, 1),
     "resume": Attack("kill -9 of predict, then --resume", resumed_predictions.attack, 2),
+    "values": Attack("values at and beyond every limit, written and read", drawn_values.attack, 1),
     "mutated-folders": Attack("folders and data files damaged or forged, opened and used", mutated_folders.attack, 4),
 }

@@ -31,7 +31,7 @@ _REPEATED = 100
 class _Clients:
     """Threads that change a folder through whichever server answers."""
 
-    def __init__(self, servers: list[ForkedServer], ledger: Ledger, plan: Plan) -> None:
+    def __init__(self, servers: list[ForkedServer], ledger: Ledger, plan: Plan, seed: int) -> None:
         self.servers = servers
         self._ledger = ledger
         self._plan = plan
@@ -40,7 +40,7 @@ class _Clients:
         self._ids: list[int] = []
         self.n_acknowledged = self.n_labels = self.n_repeated = 0
         self._threads = [
-            threading.Thread(target=self._work, args=(random.Random(plan.seed + number),), daemon=True)
+            threading.Thread(target=self._work, args=(random.Random(seed + number),), daemon=True)
             for number in range(_CLIENTS)
         ]
         for thread in self._threads:
@@ -140,7 +140,7 @@ def _storm(plan: Plan, *, n_writers: int) -> None:
     n_acknowledged = n_labels = n_repeated = n_copies = 0
     with forked_servers(path, plan.folder, 2) as servers:
         while not plan.tally.tried or plan.left > 0:
-            clients = _Clients(servers, ledger, plan)
+            clients = _Clients(servers, ledger, plan, rng.randrange(10**9))  # other texts and keys each time
             with _writers(path, ledger, n_writers, rng) as writers, _backups(path, ledger, plan, n_writers) as copies:
                 try:
                     for _ in range(10):

@@ -279,6 +279,8 @@ class Calibrator(Shown, ABC):
         arrays = self._arrays()
         try:
             check_arrays(arrays, self.ARRAYS)
+            self._check_options()
+            self._check_restored()
             return checked_plain(common) | checked_plain(self._own_state()), arrays
         except ValueError as error:
             raise InvalidInputError(f"this {self.kind} cannot be saved ({error}): fit it on other rows") from None

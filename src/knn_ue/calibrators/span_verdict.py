@@ -28,6 +28,7 @@ from knn_ue.entities import (
     whole_scores,
 )
 from knn_ue.errors import InvalidInputError
+from knn_ue.folder import ArrayRule
 from knn_ue.folder.schema import Arrays
 from knn_ue.reasons import percent
 from knn_ue.types import Outputs, Prediction
@@ -40,6 +41,7 @@ _RIVALS = "rivals."
 _NO_TERMS = ("weight", "distance_term", "label_term", "usual_distance_term", "usual_label_term", "n_agreeing")
 _LEAST_SHOWN = 0.25  # log-odds: less than this goes without saying
 _FLOOR = 1e-6
+_LARGEST = 1e9
 _Exponent = Annotated[float, Interval(ge=0.0, le=100.0)]
 
 
@@ -65,6 +67,18 @@ class SpanVerdict(Calibrator):
         exponents_: tuple[_Exponent, _Exponent]
 
     reader: "str | Reader"
+    ARRAYS: ClassVar[Mapping[str, ArrayRule]] = {
+        "weights": ArrayRule(dtype=np.float32, shape=("columns", "tags"), least=-_LARGEST, most=_LARGEST),
+        "intercepts": ArrayRule(dtype=np.float64, shape=("tags",)),
+        "left_out": ArrayRule(dtype=np.float64, shape=("spans",), least=0, most=1),
+        "right": ArrayRule(dtype=np.bool_, shape=("spans",)),
+        "kinds": ArrayRule(dtype=np.int64, shape=("spans",), least=0),
+        f"{_RIVALS}constant": ArrayRule(dtype=np.float64, shape=("types",), least=0, most=1),
+        f"{_RIVALS}weights": ArrayRule(dtype=np.float64, shape=("all",), least=-_LARGEST, most=_LARGEST),
+        f"{_RIVALS}scale": ArrayRule(dtype=np.float64, shape=(1,), least=1 / _LARGEST, most=_LARGEST),
+        f"{_RIVALS}platt": ArrayRule(dtype=np.float64, shape=(4,), least=-_LARGEST, most=_LARGEST, optional=True),
+    }
+
     verifier_: SpanVerifier
     rivals_: SpanRivals
     has_own: bool
@@ -268,6 +282,16 @@ class SpanVerdict(Calibrator):
         self.verifier_ = SpanVerifier.restored(state.params, arrays)
         theirs = {name.removeprefix(_RIVALS): array for name, array in arrays.items() if name.startswith(_RIVALS)}
         self.rivals_ = SpanRivals.from_arrays(theirs)
+
+    def _check_restored(self) -> None:
+        n_types, rivals = len(self.verifier_.params.types), self.rivals_
+        sizes = (len(rivals.constant), len(rivals.weights))
+        if sizes != (n_types, len(self.verifier_.weights) + n_types + 1):
+            raise ValueError("its rivals are not those of its reader and types")
+        if int(self.verifier_.kinds.max(initial=0)) >= n_types or self.has_own != bool(self.verifier_.params.own_means):
+            raise ValueError("its spans are not those of its types")
+        if rivals.platt is not None and rivals.platt.spread <= 0:
+            raise ValueError("its own score has no spread")
 
 
 class _Rival(Calibrator):

@@ -37,6 +37,7 @@ from knn_ue.verifying.logistic import log_odds, sigmoid
 from knn_ue.verifying.views import inner_views
 
 _HALF = 0.25
+_DIGITS = 9
 _CELLS = 1 << 20
 _TEXTS = "labeled"
 _LEAST_SHOWN = 0.05  # an own score that adds less to the log-odds goes without saying
@@ -205,6 +206,7 @@ def own_scores(outputs: Outputs) -> FloatArray:
     log_odds: FloatArray = own - others
     if any(name.endswith(OTHER) for name in outputs.class_names or ()):  # answers that somebody else gave
         log_odds[log_odds > UNSTATED - _HALF] = np.nan
+        log_odds = np.round(log_odds, _DIGITS)  # equal confidences stay equal, whatever the answer
     return log_odds
 
 

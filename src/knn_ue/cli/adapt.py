@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knn_ue.cli.options import AsJson, Device, Overwrite, Ue, takes_columns
-from knn_ue.cli.terminal import loading, say
+from knn_ue.cli.terminal import echo, loading, say
 from knn_ue.errors import InvalidInputError, StorageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def adapt(
         if labeled is not None:
             raise InvalidInputError("--undo removes a domain and takes no labels: leave out --labeled")
         OpenedFolder.open(ue).edit(lambda now: (forget_domain(now, domain), None))
-        typer.echo(json.dumps({"ue": str(ue), "forgot": domain}) if as_json else f"{ue}: removed the domain {domain}")
+        echo(json.dumps({"ue": str(ue), "forgot": domain}) if as_json else f"{ue}: removed the domain {domain}")
         return
     if labeled is None:
         raise InvalidInputError("adapt needs labeled texts: pass --labeled F, or --undo to remove a domain")
@@ -87,10 +87,10 @@ def adapt(
     )
     if as_json:
         done = {"ue": str(ue), "domain": domain, "applied": adaptation.applied}
-        typer.echo(json.dumps(done | adaptation.to_plain(), ensure_ascii=False))
+        echo(json.dumps(done | adaptation.to_plain(), ensure_ascii=False))
         return
-    typer.echo(f"{ue}: domain {domain}")
-    typer.echo(str(adaptation))
+    echo(f"{ue}: domain {domain}")
+    echo(str(adaptation))
     if adaptation.applied:
         say(f"next: knn-ue predict {ue} --input F --output G" + ("" if domain == "default" else f" --domain {domain}"))
         say(f"undo: knn-ue adapt {ue} --domain {domain} --undo")
@@ -138,11 +138,11 @@ def sample(
     with storage_errors(f"{output} cannot be written", "choose another place"):
         output.write_text(content, encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps({"output": str(output), "rows": len(rows), "strategy": strategy}))
+        echo(json.dumps({"output": str(output), "rows": len(rows), "strategy": strategy}))
         return
     fewer = "" if len(rows) == n else ", all different rows of the pool"
-    typer.echo(f"{output}: {len(rows)} rows to label{fewer}")
+    echo(f"{output}: {len(rows)} rows to label{fewer}")
     if form == "label-studio":
-        typer.echo(label_studio_config(pipe.task, pipe.encoder.labels))
+        echo(label_studio_config(pipe.task, pipe.encoder.labels))
     else:
         say(f"fill in each label ({', '.join(pipe.encoder.labels)}), then: knn-ue adapt {ue} --labeled {output}")

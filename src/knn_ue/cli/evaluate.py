@@ -14,15 +14,17 @@ from knn_ue.cli.options import (
     check_writable,
     takes_columns,
 )
-from knn_ue.cli.terminal import cut_note, loading, print_evaluation, progress_bars, say
+from knn_ue.cli.terminal import cut_note, echo, loading, print_evaluation, progress_bars, say
 from knn_ue.errors import StorageError
 
 if TYPE_CHECKING:
     from knn_ue.calibrators import Calibrator
     from knn_ue.data import Columns
     from knn_ue.data.columns import ColumnNames
+    from knn_ue.decisions import Watched
     from knn_ue.pipeline import UncertaintyPipeline
     from knn_ue.pipeline.evaluating import EncodedSets, Encodes
+    from knn_ue.types import Outputs
 
 _REPORT_DRAWS = 200
 
@@ -80,7 +82,6 @@ def evaluate(
     from knn_ue.data import Columns
     from knn_ue.evaluation import evaluate as measure
     from knn_ue.pipeline import UncertaintyPipeline
-    from knn_ue.pipeline.watching import watch_outputs
     from knn_ue.report import build_report
 
     if report is not None:
@@ -95,6 +96,7 @@ def evaluate(
         encoder = ClusterEncoder(ue, address=address, workers=workers, part_rows=part_rows, device=device)
     sets = _encoded(pipe, encoder, test, sources, named)
     calibrators = _calibrators(pipe, domain)
+    watched = [] if domain is not None else _watched(pipe, sets.test)
     if report is None:
         evaluation = measure(
             calibrators,
@@ -107,6 +109,7 @@ def evaluate(
         )
     else:
         context = {"folder": str(ue), "test": test} | ({"out of domain": ", ".join(ood)} if ood else {})
+        context |= {f"promise {n}": f"{one.promise}; on the test rows it {one}" for n, one in enumerate(watched, 1)}
         draws = _REPORT_DRAWS if bootstrap is None else bootstrap
         built = build_report(
             calibrators,
@@ -123,13 +126,19 @@ def evaluate(
         evaluation = built.evaluation
         say(f"report: {files.html}")
     if as_json:
-        typer.echo(evaluation.to_json(), nl=False)
+        echo(evaluation.to_json(), nl=False)
         return
     print_evaluation(evaluation)
+    for one in watched:
+        echo(f"promised: {one.promise}\n{one}")
+
+
+def _watched(pipe: "UncertaintyPipeline", test: "Outputs") -> "list[Watched]":
+    """Return what the test rows say of each promise; they name no documents, so nothing of a promise over these."""
+    from knn_ue.pipeline.watching import watch_outputs
+
     by_document = pipe.threshold_ is not None and pipe.threshold_.unit == "document"
-    if domain is None and sets.test.labels is not None and not by_document:  # test rows name no documents
-        for one in watch_outputs(pipe.fitted_, sets.test):
-            typer.echo(f"promised: {one.promise}\n{one}")
+    return [] if test.labels is None or by_document else watch_outputs(pipe.fitted_, test)
 
 
 def _check_report_folder(out: Path, *, overwrite: bool) -> None:

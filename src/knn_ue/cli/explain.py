@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from knn_ue.cli.options import AsJson, Device, Domain, Ue
-from knn_ue.cli.terminal import loading
+from knn_ue.cli.terminal import echo, loading
 from knn_ue.errors import InvalidInputError
 from knn_ue.tasks import TASKS
 
@@ -61,6 +61,6 @@ def explain(
         ]
     explanations = pipe.explain(rows, top=top, domain=domain)
     if as_json:
-        typer.echo(json.dumps([explanation.to_dict() for explanation in explanations], ensure_ascii=False))
+        echo(json.dumps([explanation.to_dict() for explanation in explanations], ensure_ascii=False))
     else:
-        typer.echo("\n\n".join(map(str, explanations)))
+        echo("\n\n".join(map(str, explanations)))

@@ -61,7 +61,9 @@ def fit(
     reader: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="With --answers: what reads the texts, auto or instant.", rich_help_panel="Method"
+            metavar="NAME",
+            help="With --answers: what reads the texts: auto, instant, minilm, gte-small, a folder or a Hub name.",
+            rich_help_panel="Method",
         ),
     ] = "auto",
     method: Method = "knn-ue",
@@ -326,7 +328,7 @@ def _tell_answers(out: Path, pipe: "UncertaintyPipeline", *, as_json: bool) -> N
             "ue": str(out),
             "method": fitted.method,
             "task": pipe.task,
-            "labels": list(pipe.class_names),
+            "labels": list(pipe.encoder.labels),
         }
         done |= {"n_labeled": len(validation), "share_right": right}
         done["decisions"] = [decision_to_plain(decision) for decision in fitted.decisions]

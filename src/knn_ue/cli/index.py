@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from knn_ue.cli.options import AsJson, Device, Ue, takes_columns
-from knn_ue.cli.terminal import loading, print_table, progress_bars
+from knn_ue.cli.terminal import echo, loading, print_table, progress_bars
 from knn_ue.errors import InvalidInputError, StaleFolderError, StorageError
 
 if TYPE_CHECKING:
@@ -55,19 +55,19 @@ def info(ue: Ue, as_json: AsJson = False) -> None:
         stores = list(_stores(ue).values())
     found["datastores"] = [_facts(store) for store in stores]
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        echo(json.dumps(found, ensure_ascii=False))
         return
     for name, value in found.items():
         if name != "datastores":
-            typer.echo(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
+            echo(f"{name}: {', '.join(value) if isinstance(value, list) else value}")
     for store in found["datastores"] or [{"examples": "none, the method uses no neighbors"}]:
-        typer.echo(", ".join(f"{name} {value}" for name, value in store.items() if name not in ("folder", "index")))
+        echo(", ".join(f"{name} {value}" for name, value in store.items() if name not in ("folder", "index")))
         if "index" in store:
-            typer.echo(f"index: {IndexOptions(**store['index'])}, in {store['folder']}")
+            echo(f"index: {IndexOptions(**store['index'])}, in {store['folder']}")
         elif "search" in store:
-            typer.echo(f"stored at {store['folder']}: copies of this UE folder share these rows")
+            echo(f"stored at {store['folder']}: copies of this UE folder share these rows")
         elif "folder" in store:
-            typer.echo(f"stored in {store['folder']}")
+            echo(f"stored in {store['folder']}")
 
 
 def _facts(store: "NeighborStore") -> dict[str, Any]:
@@ -145,13 +145,13 @@ def tune(
         index_frontier(tuning).savefig(picture)
     if as_json:
         found = {"chosen": asdict(tuning.chosen), "n_queries": tuning.n_queries, "saved": not dry_run}
-        typer.echo(json.dumps(found | {"trials": [asdict(trial) for trial in tuning.trials]}))
+        echo(json.dumps(found | {"trials": [asdict(trial) for trial in tuning.trials]}))
         return
     if tuning.trials:
         print_table(*_trial_table(tuning))
     tried = "nothing else was tried" if picture is None else "nothing else was tried and no picture drawn"
     why = "" if tuning.trials else f": the store is small, so {tried} (--thorough does)"
-    typer.echo(f"{'would choose' if dry_run else 'chose'} {tuning.chosen}{why}")
+    echo(f"{'would choose' if dry_run else 'chose'} {tuning.chosen}{why}")
 
 
 @index_app.command()
@@ -176,10 +176,10 @@ def add(
     ids, pipe = _added(pipe, _encoded(pipe, input_rows, columns), device)
     n_stored = _n_stored(pipe.calibrator_.stores.values())
     if as_json:
-        typer.echo(json.dumps({"ids": ids, "examples": n_stored}))
+        echo(json.dumps({"ids": ids, "examples": n_stored}))
     else:
         which = f"id {ids[0]}" if len(ids) == 1 else f"ids {ids[0]} to {ids[-1]}"
-        typer.echo(f"added {_examples(len(ids))} ({which}), {n_stored} stored now")
+        echo(f"added {_examples(len(ids))} ({which}), {n_stored} stored now")
 
 
 @index_app.command()
@@ -199,9 +199,9 @@ def remove(
     remove_from_all(stores, wanted)
     n_stored = _n_stored(stores.values())
     if as_json:
-        typer.echo(json.dumps({"removed": wanted, "examples": n_stored}))
+        echo(json.dumps({"removed": wanted, "examples": n_stored}))
     else:
-        typer.echo(f"removed {_examples(len(wanted))}, {n_stored} stored now")
+        echo(f"removed {_examples(len(wanted))}, {n_stored} stored now")
 
 
 @index_app.command()
@@ -219,9 +219,9 @@ def compact(ue: Ue, as_json: AsJson = False) -> None:
     n_stored = _n_stored(_stores(ue).values())
     after = _size(ue)
     if as_json:
-        typer.echo(json.dumps({"examples": n_stored, "bytes_before": before, "bytes": after}))
+        echo(json.dumps({"examples": n_stored, "bytes_before": before, "bytes": after}))
     else:
-        typer.echo(f"compacted {n_stored} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+        echo(f"compacted {n_stored} examples: {before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
 
 
 def _examples(n: int) -> str:

@@ -18,7 +18,7 @@ from knn_ue.cli.plugins import help_of, plugin_commands
 from knn_ue.cli.predict import predict
 from knn_ue.cli.serve import serve
 from knn_ue.cli.spacy import spacy_app
-from knn_ue.cli.terminal import PlainCommand, PlainGroup, exit_code, stops_raise
+from knn_ue.cli.terminal import PlainCommand, PlainGroup, echo, exit_code, stops_raise
 from knn_ue.cli.train import train
 from knn_ue.cli.triage import triage
 from knn_ue.cli.watch import watch
@@ -42,22 +42,22 @@ class _OneSentence(PlainGroup):
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 return super().invoke(ctx)
         except KnnUeError as error:
-            typer.echo(f"knn-ue: {error.shell}", err=True)
+            echo(f"knn-ue: {error.shell}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as stop:
-            typer.echo("knn-ue: interrupted", err=True)
+            echo("knn-ue: interrupted", err=True)
             raise typer.Exit(exit_code(stop)) from None
         except OSError as error:
             if error.errno is None or error.errno == errno.EPIPE:  # a closed pipe is typer's to handle
                 raise
             place = f" ({error.filename})" if error.filename else ""
-            typer.echo(f"knn-ue: {error.strerror}{place}", err=True)
+            echo(f"knn-ue: {error.strerror}{place}", err=True)
             raise typer.Exit(1) from None
 
 
 def _show_warning(message: Warning | str, *_where: object) -> None:
     """Print a warning as a sentence: where in the code it was raised is of no use to people at a command line."""
-    typer.echo(f"warning: {message}", err=True)
+    echo(f"warning: {message}", err=True)
 
 
 app = typer.Typer(
@@ -75,7 +75,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from knn_ue.folder import library_version
 
-        typer.echo(f"knn-ue {library_version()}")
+        echo(f"knn-ue {library_version()}")
         raise typer.Exit
 
 

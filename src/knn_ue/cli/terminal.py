@@ -16,6 +16,7 @@ from rich.table import Table
 from typer.core import TyperCommand, TyperGroup
 
 from knn_ue.progress import LogLines
+from knn_ue.shown import visible
 
 if TYPE_CHECKING:
     from knn_ue.encoding import Encoder
@@ -67,9 +68,14 @@ def announce(sentence: str) -> None:
             return
 
 
+def echo(said: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text, or JSON, in which nothing can steer the terminal."""
+    typer.echo(visible(said), err=err, nl=nl)
+
+
 def say(sentence: str) -> None:
     """Tell a person something that is not data."""
-    typer.echo(sentence, err=True)
+    echo(sentence, err=True)
 
 
 def cut_note(encoder: "Encoder", *, before: int = 0) -> str:
@@ -81,11 +87,11 @@ def cut_note(encoder: "Encoder", *, before: int = 0) -> str:
 
 def print_table(heading: Sequence[str], lines: Sequence[Sequence[str]], *, title: str | None = None) -> None:
     """Print a table whose first column is text and whose other columns are numbers."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=None if title is None else visible(title), title_justify="left", box=box.SIMPLE_HEAD)
     for number, name in enumerate(heading):
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(visible, line))
     # A number cut to fit a narrow terminal is no number: let the lines wrap there instead.
     needed = Console(width=_WIDEST).measure(table).maximum
     Console(width=max(Console().width, needed)).print(table)
@@ -107,7 +113,7 @@ def print_evaluation(evaluation: "Evaluation") -> None:
         lines = [[STYLES[metric].heading, *(cell(table, method, metric) for method in methods)] for metric in metrics]
         print_table(["", *methods], lines, title=table.caption)
     for note in evaluation.notes:
-        typer.echo(note)
+        echo(note)
 
 
 # A stop that is raised inside compiled code may be thrown away there (numpy does so while it inspects a list: measured,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from knn_ue.cli.options import AbstainBelow, AsJson, Device, Domain, Overwrite, Ue, takes_columns
-from knn_ue.cli.terminal import loading, progress_bars, say
+from knn_ue.cli.terminal import echo, loading, progress_bars, say
 from knn_ue.errors import InvalidInputError, StorageError
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ def triage(
         if output is not None:
             _write(output, found, _in_order(lines, starts, found), source=f"{ue}, {inputs}")
     if as_json:
-        typer.echo(json.dumps(found.to_dict() | ({"output": str(output)} if output else {}), ensure_ascii=False))
+        echo(json.dumps(found.to_dict() | ({"output": str(output)} if output else {}), ensure_ascii=False))
         return
     for sentence in found.sentences():
-        typer.echo(sentence)
+        echo(sentence)
     if output is not None:
         say(f"queue: {output}")
 

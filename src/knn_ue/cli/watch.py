@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from knn_ue.cli.options import AsJson, Device, Ue, takes_columns
-from knn_ue.cli.terminal import loading, say
+from knn_ue.cli.terminal import echo, loading, say
 
 if TYPE_CHECKING:
     from knn_ue.data.columns import ColumnNames
@@ -43,11 +43,11 @@ def watch(
     found = pipe.watch(labeled, alarm=alarm, **columns)
     if as_json:
         promises = [asdict(one) | {"holds": one.holds, "says": str(one)} for one in found]
-        typer.echo(json.dumps({"ue": str(ue), "promises": promises}, ensure_ascii=False))
+        echo(json.dumps({"ue": str(ue), "promises": promises}, ensure_ascii=False))
     else:
         for one in found:
-            typer.echo(f"promised: {one.promise}")
-            typer.echo(str(one))
+            echo(f"promised: {one.promise}")
+            echo(str(one))
     if not all(one.holds for one in found):
         say("next: send all inputs to a person, label more of them, and fit again")
         raise typer.Exit(BROKEN)

@@ -10,6 +10,10 @@ OnError = Callable[[InvalidInputError], None]
 _LISTED = 20
 
 
+class UnlabeledError(InvalidInputError):
+    """A row has the column of labels, and nothing in it."""
+
+
 def stop(error: InvalidInputError) -> NoReturn:
     """Raise the error: the default, no row is dropped silently."""
     raise error

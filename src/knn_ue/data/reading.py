@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from knn_ue.data.columns import proposal
-from knn_ue.data.faults import OnError, stop
+from knn_ue.data.faults import OnError, UnlabeledError, stop
 from knn_ue.data.lines import RAISE_WORDS, Limits, Place, default_limits
 from knn_ue.data.rows import PairRow, Row, RowT, TextRow
 from knn_ue.data.tags import Sentence, TagScheme, tagged_rows
@@ -91,7 +91,7 @@ def origin_of(
     if weight not in (None, ""):
         try:
             found["sample_weight"] = float(weight)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             found["sample_weight"] = 0.0
         if isinstance(weight, bool) or not 0 < found["sample_weight"] < float("inf"):
             raise place.error("sample_weight must be a positive number", weight, "leave it out to count the row once")
@@ -116,7 +116,13 @@ def check_text(text: object, name: str, place: Place) -> str:
 
 
 def _label(fields: Fields) -> str:
-    label, name = fields.value("label"), fields.columns.get("label", "label")
+    name = fields.columns.get("label", "label")
+    if name in fields.record and _is_empty(fields.record[name]):
+        value = fields.record[name]
+        rule, way_out = ("null", "fill it in, or remove") if value is None else ("empty", "fill it in or remove")
+        error = fields.place.error(f"{name} must not be {rule}", value, f"{way_out} the row")
+        raise UnlabeledError(str(error), shell=error.shell)
+    label = fields.value("label")
     if isinstance(label, Integral) and not isinstance(label, bool):
         return str(label)
     if (
@@ -127,6 +133,12 @@ def _label(fields: Fields) -> str:
         way_out = "write 1 and 0, or names" if type(label).__name__.startswith("bool") else "write its name"
         raise fields.place.error(f"{name} must be a string or a whole number", label, f"{way_out}, such as 'pos'")
     return check_text(label, name, fields.place)
+
+
+def _is_empty(value: object) -> bool:
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _label_counts(counts: object, place: Place) -> Mapping[str, int] | None:

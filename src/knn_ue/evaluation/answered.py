@@ -26,6 +26,7 @@ from knn_ue.types import Outputs
 
 _ONE = "calibrated"
 _DIGITS = 14
+_LEAST_ROUNDED = 1e-6
 _ELSEWHERE = "out_of_domain"
 _MOST_NEAR = 2000  # validation rows to be near to: in tagging there are many thousand words
 
@@ -63,9 +64,7 @@ class AnsweredSet:
     def confidence(self, method: str) -> FloatArray:
         """Return the probability (n,) that a method gives the model's answers, as `Calibrator.predict` does."""
         given = self.probs[method][np.arange(len(self.outputs)), self.predicted]
-        given = np.minimum(given, 1.0)  # rows may sum to a little more
-        # A model may state the same confidence each time: what differs by the order of a sum alone is no ranking.
-        return given if self.outputs.decoded is None else np.round(given, _DIGITS)
+        return np.minimum(given, 1.0)  # rows may sum to a little more
 
     @property
     def counted(self) -> BoolArray:
@@ -122,7 +121,11 @@ def mean_of_one(weights: FloatArray) -> FloatArray:
 def _answered(
     calibrators: Mapping[str, Calibrator], outputs: Outputs, given: Mapping[str, FloatArray | None]
 ) -> AnsweredSet:
-    probs, readings = {RAW: softmax(outputs.logits)}, {}
+    raw, readings = softmax(outputs.logits), {}
+    if outputs.decoded is not None:
+        # A model may state the same confidence each time: what differs by the order of a sum alone is no ranking.
+        raw = np.where(raw > _LEAST_ROUNDED, np.round(raw, _DIGITS), raw)
+    probs = {RAW: raw}
     for name, calibrator in calibrators.items():
         if calibrator.reads_entities and is_tagged(outputs):
             found = calibrator.search(outputs)  # once, for words and entities

@@ -11,7 +11,7 @@ from knn_ue.errors import InvalidInputError, MissingExtraError
 from knn_ue.evaluation.definitions import STYLES, UNDEFINED, Style
 from knn_ue.folder import library_version
 from knn_ue.metrics import Interval
-from knn_ue.shown import table_html, text_html
+from knn_ue.shown import table_html, text_html, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,7 +201,7 @@ def _line(first: str, cells: list[str]) -> str:
 
 def escaped(text: str) -> str:
     """Return `text` on one line, so that it cannot break a Markdown table."""
-    return " ".join(text.replace("|", r"\|").replace("*", r"\*").replace("<", "&lt;").split())
+    return visible(" ".join(text.replace("|", r"\|").replace("*", r"\*").replace("<", "&lt;").split()))
 
 
 def _number(value: float) -> float | None:

@@ -29,6 +29,7 @@ from knn_ue.folder.tensors import PackedTexts, valid_unicode
 
 MAX_ID = 1 << 62
 FOREVER = 1e6  # seconds
+_LOOK_AGAIN = 200  # milliseconds
 PATIENCE = 60.0  # seconds that a reader waits for a commit, which is soon over unless its process hangs
 MOST_ANSWERS, ANSWERS_LAST = 10_000, 86_400  # of requests that may be repeated: so many, for so many seconds
 _MAX_BLOB = 1 << 30  # SQLite's own limit is just below
@@ -242,7 +243,7 @@ def transaction(folder: Path, *, wait: float = FOREVER, create: bool = False) ->
     Waits for the turn no longer than `wait` seconds.
     """
     with connected(folder, wait, create=create) as database:
-        database.execute("begin immediate")
+        _take_turn(database, wait)
         try:
             if create and not database.execute("select count(*) from sqlite_schema").fetchone()[0]:
                 for sql in TABLES.values():
@@ -255,6 +256,20 @@ def transaction(folder: Path, *, wait: float = FOREVER, create: bool = False) ->
         finally:
             if database.in_transaction:
                 database.execute("rollback")
+
+
+def _take_turn(database: sqlite3.Connection, wait: float) -> None:
+    """Begin to write once nobody else does, looked for again and again: SQLite alone would not notice a Ctrl-C."""
+    end = time.monotonic() + wait
+    (patience,) = database.execute("pragma busy_timeout").fetchone()
+    database.execute(f"pragma busy_timeout = {min(patience, _LOOK_AGAIN)}")
+    while not database.in_transaction:
+        try:
+            database.execute("begin immediate")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= end:
+                raise
+    database.execute(f"pragma busy_timeout = {patience}")
 
 
 def _commit(database: sqlite3.Connection, change: Transaction, folder: Path) -> None:

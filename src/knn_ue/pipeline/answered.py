@@ -10,6 +10,7 @@ import numpy as np
 from knn_ue.arrays import check_not_empty
 from knn_ue.calibrators import SpanVerdict, Verdict
 from knn_ue.data import Columns
+from knn_ue.data.faults import UnlabeledError
 from knn_ue.decisions import Decision
 from knn_ue.decisions.risk import Unit
 from knn_ue.encoding import Example
@@ -41,15 +42,11 @@ def fit_answers(
     false_alarm_rate: float = FALSE_ALARM_RATE,
     unit: Unit | None = None,
 ) -> tuple[GivenAnswers, Fitted]:
-    """Learn which answers to trust from labeled rows: each has an answer, and the label that is right.
+    """Learn which answers to trust from the rows that have a label: each has an answer, and what is right.
 
-    With decisions, half of the rows, drawn at random, are held out for them.
+    With decisions, half of these rows, drawn at random, are held out for them.
     """
-    examples = list(iter_examples(rows, task, labeled=True, columns=columns))
-    check_not_empty(len(examples), "the set of labeled answers")
-    without = next((number for number, example in enumerate(examples) if example.labels is None), None)
-    if without is not None:
-        raise InvalidInputError(f"{examples[without].named(without)} has no label: label every row, or leave it out")
+    examples = _labeled_only(rows, task, columns)
     _check_enough(len(examples), halved=bool(decisions))
     encoder = GivenAnswers.of_examples(task, examples, labels)
     _warn_of_spelling([given_answer(example, number)[0] for number, example in enumerate(examples)], encoder.labels)
@@ -62,6 +59,23 @@ def fit_answers(
     space, scores = TopicSpace.measure(outputs)
     familiarity = Familiarity(space, false_alarm_rate=false_alarm_rate).fit_scores(scores, outputs)
     return encoder, replace(fitted, familiarity=familiarity)
+
+
+def _labeled_only(rows: Rows, task: Task, columns: Columns) -> list[Example]:
+    """Return the rows that have a label, and say how many have none."""
+    n_without = 0
+
+    def leave_out(error: InvalidInputError) -> None:
+        nonlocal n_without
+        if not isinstance(error, UnlabeledError):
+            raise error
+        n_without += 1
+
+    examples = list(iter_examples(rows, task, labeled=True, columns=columns, on_error=leave_out))
+    labeled = [example for example in examples if example.labels is not None and all(map(str.strip, example.labels))]
+    if n_without := n_without + len(examples) - len(labeled):
+        warnings.warn(f"{n_without} rows have no label and are left out of the fit", FitWarning, stacklevel=4)
+    return labeled
 
 
 def fit_given_spans(
@@ -136,6 +150,6 @@ def _check_enough(n_rows: int, *, halved: bool, what: str = "labeled answers") -
         return
     why = f", of which half are held out for the decision, so {needed} in all" if halved else ""
     raise InvalidInputError(
-        f"{n_rows} {what} are too few to say which to trust: at least {MIN_ROWS} are needed{why}; label more "
-        "(knn-ue sample chooses rows)"
+        f"{n_rows} {what} are too few to say which to trust: at least {MIN_ROWS} are needed{why}, since with fewer "
+        "nobody could tell whether a score is any good; label more, drawn at random"
     )

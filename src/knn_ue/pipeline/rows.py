@@ -22,6 +22,7 @@ from knn_ue.arrays import check_not_empty
 from knn_ue.calibrators import Calibrator, Found
 from knn_ue.data import Columns, read_rows
 from knn_ue.data.datasets import is_dataset
+from knn_ue.data.faults import OnError, stop
 from knn_ue.data.frames import is_frame
 from knn_ue.encoding import Example, read_example
 from knn_ue.encoding.inputs import WordsOf, class_numbers, reads_numbers, split_words
@@ -37,14 +38,21 @@ Rows = str | Path | Iterable[object]
 
 
 def iter_examples(
-    rows: Rows, task: Task, *, labeled: bool, columns: Columns | None = None, words_of: WordsOf = split_words
+    rows: Rows,
+    task: Task,
+    *,
+    labeled: bool,
+    columns: Columns | None = None,
+    words_of: WordsOf = split_words,
+    on_error: OnError = stop,
 ) -> Iterator[Example]:
     """Yield the examples of a file, of a named source or of rows in memory; without labels unless `labeled`.
 
-    `words_of` is how the model splits texts to tag (`Encoder.words_of`).
+    `words_of` is how the model splits texts to tag (`Encoder.words_of`), `on_error` what is done about a row of a file
+    or table that cannot be read.
     """
     if isinstance(rows, (str, Path)) or (not isinstance(rows, (list, Iterator)) and is_table(rows)):
-        rows = read_rows(rows, task, labeled=labeled, columns=columns)
+        rows = read_rows(rows, task, labeled=labeled, columns=columns, on_error=on_error)
     elif columns is not None and columns != Columns():
         raise InvalidInputError(
             f"columns are named for files, frames and data sets, got rows of type {type(rows).__name__}: leave out "

@@ -17,6 +17,7 @@ from knn_ue.report.wording import (
     mistakes_heading,
     shortened,
 )
+from knn_ue.shown import visible
 
 if TYPE_CHECKING:
     from knn_ue.report.report import Report
@@ -73,7 +74,7 @@ def _mistakes(report: "Report") -> Iterator[str]:
 
 def _mistake(mistake: Mistake) -> Sequence[str]:
     """Return the lines of a code block, where nothing in a text has a meaning."""
-    text = "(no text)" if mistake.text is None else shortened(mistake.text)
+    text = "(no text)" if mistake.text is None else visible(shortened(mistake.text))
     lines = [
         text,
         f"answer {mistake.predicted}, true label {mistake.truth}: "
@@ -83,6 +84,6 @@ def _mistake(mistake: Mistake) -> Sequence[str]:
         lines.append(about_neighbors(explanation))
         for near in explanation.neighbors:
             said = "agrees " if near.agrees else "differs"
-            shown = f"row {near.id}" if near.text is None else shortened(near.text)
+            shown = f"row {near.id}" if near.text is None else visible(shortened(near.text))
             lines.append(f"  {said} {near.distance:8.3f}  {labeled(near)}  {shown}")
     return [" ".join(line.split()) if not line.startswith("  ") else f"  {' '.join(line.split())}" for line in lines]

@@ -21,7 +21,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from knn_ue.arrays import FloatArray, IntArray, check_positive
-from knn_ue.calibrators import KnnUE
+from knn_ue.calibrators import Found, KnnUE
 from knn_ue.errors import InvalidInputError
 from knn_ue.sklearn.checks import (
     check_estimator_is_classifier,
@@ -33,8 +33,10 @@ from knn_ue.sklearn.checks import (
 )
 from knn_ue.sklearn.parts import HeldOut, Part, Rows, joined, seeded
 from knn_ue.sklearn.reading import Features, check_comparable, dense, read_rows, takes_missing, texts_of
+from knn_ue.sklearn.verifier import fit_verifier
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Outputs
+from knn_ue.verifying import Reader
 from knn_ue.weighting import Explanation, knn_weight
 
 
@@ -61,6 +63,8 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     * `n_components`: sparse features with more columns are reduced to this number by a truncated SVD of the stored
       rows. None: they are made dense as they are.
     * `max_stored`: maximum number of stored rows, drawn at random. None: all.
+    * `verifier`: a reader, or the name of one (`knn_ue.verifying.READERS`), where X holds texts: what it would answer
+      joins the score of the predicted class. `verifier_.gain` says what that does to the ranking. None: no verifier.
     * `n_jobs`: number of folds fitted at the same time.
     * `random_state`: seed of that draw, of the SVD, and of the random parts of the estimator that have none.
 
@@ -87,6 +91,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         normalize: str = "none",
         n_components: int | None = 128,
         max_stored: int | None = None,
+        verifier: "str | Reader | None" = None,
         n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
@@ -99,6 +104,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.normalize = normalize
         self.n_components = n_components
         self.max_stored = max_stored
+        self.verifier = verifier
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -113,7 +119,8 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise InvalidInputError(
                 "X_val and y_val must be passed together, one of them is None: pass both or neither"
             )
-        self.__dict__.pop("calibrator_", None)  # a fit that fails must not leave half of the last one
+        for name in ("calibrator_", "verifier_"):  # a fit that fails must not leave half of the last one
+            self.__dict__.pop(name, None)
         check_estimator_is_classifier(self._estimator())
         check_folds(self.cv)
         X, y = _checked_rows(X, y, "y")
@@ -123,6 +130,7 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.classes_ = self._classes_of(y)
         rows = Rows(X, y, _encoded(y, self.classes_, "y"), params.estimator.fit)
         seed = int(check_random_state(self.random_state).randint(2**31))
+        splits: list[tuple[IntArray, IntArray]] = []
         if X_val is None:
             splits = self._splits(rows, params.splitter.split)
             self.n_neighbors_ = min(self.n_neighbors, *(self._n_stored(len(train)) for train, _ in splits))
@@ -141,6 +149,10 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 setattr(self, name, getattr(full.estimator, name))
         self.estimator_, self.components_, self.stored_rows_ = full.estimator, full.components, full.stored_rows
         self.calibrator_ = self._fit_weight(parts, full.store)
+        if self.verifier is not None:
+            held_out, found = _joined(parts)
+            probs = self.calibrator_.predict_proba(held_out, found=found)
+            self.verifier_ = fit_verifier(self.verifier, texts_of(X), rows.labels, splits, held_out, probs, seed=seed)
         return self
 
     @property
@@ -153,7 +165,9 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> FloatArray:
         """Return calibrated probabilities (n, classes), in the order of `classes_`."""
         check_is_fitted(self)
-        return self.calibrator_.predict_proba(self._part().outputs(X))
+        outputs = self._part().outputs(X)
+        probs = self.calibrator_.predict_proba(outputs)
+        return self.verifier_.predict_proba(probs, outputs) if hasattr(self, "verifier_") else probs
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the label of each row: the class with the largest logit, which calibration never changes."""
@@ -303,12 +317,19 @@ class KnnUEClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             ) from error
 
     def _fit_weight(self, parts: list[HeldOut], store: Datastore) -> KnnUE:
-        held_out = Outputs(
-            logits=np.concatenate([part.outputs.logits for part in parts]),
-            labels=np.concatenate([part.labels for part in parts]),
-        )
-        calibrator = KnnUE(store, n_neighbors=self.n_neighbors_, use_labels=self.use_labels)
-        return calibrator.fit(held_out, found={"store": joined([part.neighbors for part in parts])})
+        held_out, found = _joined(parts)
+        return KnnUE(store, n_neighbors=self.n_neighbors_, use_labels=self.use_labels).fit(held_out, found=found)
+
+
+def _joined(parts: list[HeldOut]) -> tuple[Outputs, Found]:
+    """Return all rows to calibrate on, with their texts if they are texts, and the neighbors of each."""
+    texts = [part.outputs.texts for part in parts]
+    held_out = Outputs(
+        logits=np.concatenate([part.outputs.logits for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+        texts=None if any(one is None for one in texts) else [text for one in texts for text in one or ()],
+    )
+    return held_out, {"store": joined([part.neighbors for part in parts])}
 
 
 def _checked_rows(X: Any, y: Any, name: str) -> tuple[Any, npt.NDArray[Any]]:

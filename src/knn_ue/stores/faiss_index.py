@@ -59,6 +59,9 @@ def build_faiss(vectors: FloatArray, options: IndexOptions, how: Building) -> "F
             inner.add(block)
         if how.progress is not None:
             how.progress(inner.ntotal)
+    if len(vectors):  # what can be built but not searched is refused here, and not by the first search
+        with _build_errors(options, len(vectors), way_out="choose other codes"):
+            inner.search(np.ascontiguousarray(vectors[:1]), 1)
     return FaissIndex(inner, vectors if how.keep_vectors else None, options)
 
 
