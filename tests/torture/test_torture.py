@@ -1,6 +1,7 @@
 """`make torture`, a few seconds of each attack, so that it cannot rot."""
 
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from torture.attacks import ATTACKS
+from torture.dropped_writes import Disk
 from torture.ledger import Ledger
 from torture.tally import Tally, table
 
@@ -66,3 +68,55 @@ def test_the_table_has_a_row_per_attack():
 
     assert table([tally]).splitlines()[-1] == "| an attack | 1,200 | 0 | 0 | 0 | 3 |"
     assert not Tally("an attack", wrong=1).is_clean
+
+
+def left_by(disk, keep):
+    return disk.left(keep, random.Random(0))
+
+
+def shown(content):
+    return "".join(f"\\x{byte:02x}" for byte in content)
+
+
+def done_on(root, *calls):
+    """Return a disk of which `calls` were asked, written as strace writes them."""
+    disk = Disk(root)
+    for call in calls:
+        disk.do(call.replace("ROOT", str(root)))
+    return disk
+
+
+def test_what_was_not_synced_may_be_gone_or_there(tmp_path):
+    (tmp_path / "old").write_bytes(b"old")
+    disk = done_on(
+        tmp_path,
+        'openat(AT_FDCWD</x>, "ROOT/new", O_WRONLY|O_CREAT, 0666) = 3<ROOT/new>',
+        f'write(3<ROOT/new>, "{shown(b"abc")}", 3) = 3',
+        'rename("ROOT/old", "ROOT/moved") = 0',
+    )
+
+    assert left_by(disk, 0.0) == {"old": b"old"}
+    assert left_by(disk, 1.0) == {"moved": b"old", "new": b"abc"}
+
+
+def test_what_was_synced_is_there_whatever_happens(tmp_path):
+    disk = done_on(
+        tmp_path,
+        'mkdir("ROOT/inner", 0777) = 0',
+        'openat(AT_FDCWD</x>, "ROOT/inner/new", O_WRONLY|O_CREAT, 0666) = 3<ROOT/inner/new>',
+        f'pwrite64(3<ROOT/inner/new>, "{shown(b"abc")}", 3, 2) = 3',
+        "fsync(3<ROOT/inner/new>) = 0",
+        "fsync(4<ROOT/inner>) = 0",
+        "fsync(5<ROOT>) = 0",
+        "ftruncate(3<ROOT/inner/new>, 0) = 0",
+        'unlinkat(4<ROOT/inner>, "new", 0) = 0',
+    )
+
+    assert left_by(disk, 0.0) == {"inner": None, "inner/new": b"\0\0abc"}
+    assert left_by(disk, 1.0) == {"inner": None}
+
+
+def test_a_call_that_failed_changes_nothing(tmp_path):
+    disk = done_on(tmp_path, 'mkdir("ROOT/inner", 0777) = -1 ENOSPC (No space left on device)')
+
+    assert left_by(disk, 1.0) == {}

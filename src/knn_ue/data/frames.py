@@ -1,6 +1,7 @@
 """DataFrames in memory (pandas, polars, pyarrow, whatever narwhals knows) -> records."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ def _narwhals(given: object) -> Any:
         frame = nw.from_native(given, pass_through=True)
     except nw.exceptions.DuplicateError:
         names = list(map(str, getattr(given, "columns", ())))
-        twice = next((name for name in names if names.count(name) > 1), "the same")
+        twice = next((name for name, n_times in Counter(names).items() if n_times > 1), "the same")
         raise InvalidInputError(f"the frame has several columns called {twice!r}: rename or drop all but one") from None
     if isinstance(frame, nw.LazyFrame):
         return frame.collect()

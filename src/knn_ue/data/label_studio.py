@@ -4,6 +4,7 @@ Of a task of Label Studio that is its data, with the label that was chosen or th
 """
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -85,13 +86,14 @@ def read_task(item: Record, place: Place) -> dict[str, Any]:
 def _tags(tokens: list[str], values: list[dict[str, Any]], place: Place) -> list[str]:
     """Return IOB2 tags of words that were shown with one space between them."""
     ends = list(accumulate(len(token) + 1 for token in tokens))
-    bounds = [(end - 1 - len(token), end - 1) for token, end in zip(tokens, ends, strict=True)]
+    firsts = [end - 1 - len(token) for token, end in zip(tokens, ends, strict=True)]
+    lasts = [end - 1 for end in ends]
     tags = ["O"] * len(tokens)
     for value in values:
         start, end, kinds = value.get("start"), value.get("end"), value.get("labels")
         if not (isinstance(start, int) and isinstance(end, int) and isinstance(kinds, list) and len(kinds) == 1):
             raise place.error("a marked span needs start, end and one label", value, "export it again as JSON")
-        words = [number for number, (first, last) in enumerate(bounds) if first < end and start < last]
+        words = range(bisect_right(lasts, start), bisect_left(firsts, end))
         if any(tags[number] != "O" for number in words):
             raise place.error("marked spans must not share a word", value, "keep one of them")
         for number in words:

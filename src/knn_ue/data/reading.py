@@ -91,7 +91,7 @@ def origin_of(
     if weight not in (None, ""):
         try:
             found["sample_weight"] = float(weight)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             found["sample_weight"] = 0.0
         if isinstance(weight, bool) or not 0 < found["sample_weight"] < float("inf"):
             raise place.error("sample_weight must be a positive number", weight, "leave it out to count the row once")

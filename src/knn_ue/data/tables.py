@@ -1,6 +1,7 @@
 """CSV and TSV files with a header, read one record at a time."""
 
 import csv
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -107,7 +108,8 @@ def _checked_header(fields: list[str], needed: Mapping[str, str], delimiter: str
 
 def _check_names(header: list[str], needed: Collection[str], line: str, place: Place) -> None:
     """Raise where two columns have one name."""
-    twice = next((name for name in header if header.count(name) > 1 and name not in needed), None)
+    n_times = Counter(header)
+    twice = next((name for name in header if n_times[name] > 1 and name not in needed), None)
     if twice is not None:
         raise place.error(
             f"the header must name {twice or 'a column without a name'} once", line, "rename the other column"
