@@ -107,8 +107,11 @@ def index_name(index: IndexOptions) -> str:
     return name if index.recompute else f"{name}-approx"
 
 
+_READ_TEXTS = ("verdict", "span-verdict")
+
+
 def methods_of(task: Task) -> list[str]:
-    """Return the methods that can do the task, in the paper's order, ours last."""
+    """Return the methods that can do the task, in the paper's order, ours last; the cells keep no texts to read."""
     ordered = [*PAPER_NAMES, *(name for name in METHODS if name not in PAPER_NAMES)]
-    known = [name for name in ordered if task in METHODS[name].tasks]
+    known = [name for name in ordered if task in METHODS[name].tasks and name not in _READ_TEXTS]
     return [*known, ENTITY_PLATT] if TASKS[task].is_tagging else known
