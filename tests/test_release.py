@@ -29,7 +29,7 @@ def test_every_docs_page_is_in_the_navigation_once():
 
 def test_the_version_is_one_number_everywhere():
     version = PROJECT["version"]
-    reproduction = tomllib.loads((ROOT / "reproduction/pyproject.toml").read_text())["project"]["version"]
+    reproduction = tomllib.loads((ROOT / "lab/pyproject.toml").read_text())["project"]["version"]
 
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     assert importlib.metadata.version("knn-ue") == knn_ue.__version__ == reproduction == version
