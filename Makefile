@@ -82,8 +82,8 @@ $(TOOLS): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs,release]"
 	touch $(TOOLS)
 
-$(REPRODUCE): $(STAMP) reproduction/pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ./reproduction
+$(REPRODUCE): $(STAMP) lab/pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ./lab
 	touch $(REPRODUCE)
 
 $(MODELS): $(STAMP) requirements-models.txt

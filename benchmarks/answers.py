@@ -22,9 +22,9 @@ from knn_ue.entities.logistic import Guess, fit_signed_logistic
 from knn_ue.methods import make_calibrator
 from knn_ue.types import Outputs
 from knn_ue.weighting import agreement
-from knn_ue_reproduce.reproduction import Reproduction, Request
-from knn_ue_reproduce.task_runner import TaskRunner
-from knn_ue_reproduce.variants import MethodVariant
+from knn_ue_lab.reproduce.reproduction import Reproduction, Request
+from knn_ue_lab.reproduce.task_runner import TaskRunner
+from knn_ue_lab.reproduce.variants import MethodVariant
 
 METHODS = ("softmax", "temperature", "knn-ue-no-label", "knn-ue")
 PLAIN = MethodVariant(method="knn-ue")

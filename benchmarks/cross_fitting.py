@@ -14,12 +14,12 @@ from knn_ue.data import Row
 from knn_ue.data.splits import half_of
 from knn_ue.stores import Datastore
 from knn_ue.types import Neighbors, Outputs
-from knn_ue_reproduce.cells import CellStore
-from knn_ue_reproduce.scales import Scale
-from knn_ue_reproduce.setups import Setup
-from knn_ue_reproduce.task_data import SetRows, TaskData
-from knn_ue_reproduce.task_runner import TaskRunner
-from knn_ue_reproduce.variants import MethodVariant
+from knn_ue_lab.reproduce.cells import CellStore
+from knn_ue_lab.reproduce.scales import Scale
+from knn_ue_lab.reproduce.setups import Setup
+from knn_ue_lab.reproduce.task_data import SetRows, TaskData
+from knn_ue_lab.reproduce.task_runner import TaskRunner
+from knn_ue_lab.reproduce.variants import MethodVariant
 
 OTHER = "other half"
 PLAIN = MethodVariant(method="knn-ue")

@@ -21,8 +21,8 @@ from knn_ue import metrics
 from knn_ue.calibrators import KnnUEEntity
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.types import Outputs
-from knn_ue_reproduce.reproduction import Reproduction, Request
-from knn_ue_reproduce.variants import MethodVariant
+from knn_ue_lab.reproduce.reproduction import Reproduction, Request
+from knn_ue_lab.reproduce.variants import MethodVariant
 
 TASK = "ner"
 METRICS = {"ece": "ECE %", "e_aurc": "E-AURC ×1000", "log_loss": "log-loss"}

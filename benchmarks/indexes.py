@@ -28,7 +28,7 @@ from knn_ue.pipeline.answers import scored_answers
 from knn_ue.stores import Datastore, IndexOptions
 from knn_ue.tuning import tune_index
 from knn_ue.types import Outputs
-from knn_ue_reproduce.indexes import paper_indexes
+from knn_ue_lab.reproduce.indexes import paper_indexes
 from timing import median_ms
 
 REPEATS = 5

@@ -39,11 +39,11 @@ from knn_ue.data.splits import half_of
 from knn_ue.stores import Datastore, balanced_rows
 from knn_ue.types import Neighbors, Outputs
 from knn_ue.weighting import WeightParams, fit_weight, knn_weight
-from knn_ue_reproduce.answers import answers_of
-from knn_ue_reproduce.measures import MEASURES
-from knn_ue_reproduce.reproduction import Reproduction, Request
-from knn_ue_reproduce.scales import SMALL, Scale
-from knn_ue_reproduce.task_runner import TaskRunner
+from knn_ue_lab.reproduce.answers import answers_of
+from knn_ue_lab.reproduce.measures import MEASURES
+from knn_ue_lab.reproduce.reproduction import Reproduction, Request
+from knn_ue_lab.reproduce.scales import SMALL, Scale
+from knn_ue_lab.reproduce.task_runner import TaskRunner
 
 K = 32
 FINE = 32

@@ -22,7 +22,7 @@ import numpy as np
 
 N_TEXTS, N_DRAWS = 1000, 65  # the block that the bootstrap works on at a time
 N_CALLS = 60
-NEW, OLD = "knn_ue_reproduce", "knn_ue.experiments"
+NEW, OLD = "knn_ue_lab.reproduce", "knn_ue.experiments"
 ROOT = Path(__file__).parents[1]
 TEXTS = (
     "right",
@@ -97,7 +97,7 @@ def main() -> None:
     if arguments.worker:
         print(json.dumps(measured(arguments.worker)))
         return
-    versions = {NEW: os.pathsep.join(map(str, (ROOT / "src", ROOT / "reproduction" / "src")))}
+    versions = {NEW: os.pathsep.join(map(str, (ROOT / "src", ROOT / "lab" / "src")))}
     if arguments.against:
         versions[OLD] = str(arguments.against)
     best: dict[str, dict[str, float]] = {package: {} for package in versions}

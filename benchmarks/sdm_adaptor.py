@@ -91,7 +91,7 @@ def main() -> None:
 
 def measure_all(arguments: argparse.Namespace) -> None:
     """Measure each task and seed that the JSON lacks, seed by seed, and keep each as it finishes."""
-    from knn_ue_reproduce.reproduction import MINILM, Reproduction, Request
+    from knn_ue_lab.reproduce.reproduction import MINILM, Reproduction, Request
 
     # Taggers are not measured here, so their encoder need not be there.
     request = Request(out=arguments.work, scale="reference", data=arguments.data, task_encoders={"ner": MINILM})
@@ -114,7 +114,7 @@ def measure_all(arguments: argparse.Namespace) -> None:
 
 def measure(runner: Any, seed: int, schedule: Mapping[str, int]) -> dict[str, Any]:
     """Return what every method says of the test sets of one task, with the model of one seed."""
-    from knn_ue_reproduce.variants import MethodVariant
+    from knn_ue_lab.reproduce.variants import MethodVariant
 
     variant = MethodVariant(method="knn-ue")  # the model, its features and logits are the same for all methods here
     train, fitting = (runner.outputs(variant, seed, part) for part in ("train", "fitting"))

@@ -30,7 +30,9 @@ def main() -> None:
     nlp = spacy.load(options.model, exclude=options.exclude)
     ner: Any = nlp.get_pipe("ner")
     texts = [" ".join(row.tokens) for row in read_rows(options.texts, "ner")][: options.n]
-    component: Any = nlp.add_pipe(FACTORY, config={"map": dict(pair.split("=", 1) for pair in options.map)})
+    component: Any = nlp.add_pipe(
+        FACTORY, config={"map": dict(pair.split("=", 1) for pair in options.map), "reader": None}
+    )
     train, validation = (read_examples(nlp, path)[: options.stored] for path in (options.train, options.validation))
     component.fit(train, validation)
 

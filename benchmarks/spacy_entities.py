@@ -85,7 +85,7 @@ def measure(
     store: Scored, validation: Scored, copies: Scored, tests: dict[str, Scored], *, few: bool = False
 ) -> dict[str, Any]:
     own = take_sentences(copies, np.unique(validation[0].groups))
-    ue: Any = learn(store[0], validation[0], own[0], n_neighbors=32).calibrator
+    ue: Any = learn(store[0], validation[0], own[0], reader=None, n_neighbors=32).calibrator
     right = correct(validation[0])
     platt = fit_platt(log_odds(validation[1]), right)
     rows: dict[str, Any] = {}

@@ -60,7 +60,7 @@ def measure(place: str, options: argparse.Namespace) -> dict[str, list[dict[str,
 
 def fitted(store: Scored, validation: Scored, copies: Scored) -> Any:
     own = take_sentences(copies, np.unique(validation[0].groups))
-    return learn(store[0], validation[0], own[0], n_neighbors=32).calibrator
+    return learn(store[0], validation[0], own[0], reader=None, n_neighbors=32).calibrator
 
 
 def table(found: dict[str, dict[str, list[dict[str, int]]]]) -> list[str]:

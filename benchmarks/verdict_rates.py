@@ -3,7 +3,7 @@
 The first table is of single claims: the share of experiments without any gain that are called a gain, the mean of both
 directions. The second is of tables with 20 claims: the share with at least one wrong verdict, after Holm's correction,
 "holds" without any gain and "does not hold" with half of the paper's. The rule is the project's own
-(`knn_ue_reproduce.few_seeds`, `verdicts`). Run: python benchmarks/verdict_rates.py (about 10 minutes on one core)
+(`knn_ue_lab.reproduce.few_seeds`, `verdicts`). Run: python benchmarks/verdict_rates.py (about 10 minutes on one core)
 """
 
 import math
@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from knn_ue_reproduce.claims import Claim
-from knn_ue_reproduce.plan import Block
-from knn_ue_reproduce.published import Published
-from knn_ue_reproduce.statistics import PairedTest, Replicates
-from knn_ue_reproduce.variants import MethodVariant
-from knn_ue_reproduce.verdicts import ALPHA, judge
+from knn_ue_lab.reproduce.claims import Claim
+from knn_ue_lab.reproduce.plan import Block
+from knn_ue_lab.reproduce.published import Published
+from knn_ue_lab.reproduce.statistics import PairedTest, Replicates
+from knn_ue_lab.reproduce.variants import MethodVariant
+from knn_ue_lab.reproduce.verdicts import ALPHA, judge
 
 N_EXPERIMENTS, N_TABLES, N_CLAIMS, N_DRAWS = 4_000, 300, 20, 2_000
 N_SEEDS = (2, 3, 4, 5, 8)

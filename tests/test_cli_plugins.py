@@ -44,8 +44,8 @@ def test_reproduce_says_in_one_sentence_how_to_install_it_where_it_is_missing(in
 
     assert shown.exit_code == 1
     assert shown.output.splitlines() == [
-        "knn-ue: knn-ue reproduce needs the package knn-ue-reproduce. "
-        "Install it from a clone of the repository with: pip install ./reproduction"
+        "knn-ue: knn-ue reproduce needs the package knn-ue-lab. "
+        "Install it from a clone of the repository with: pip install ./lab"
     ]
 
 

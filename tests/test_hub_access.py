@@ -61,3 +61,15 @@ def test_a_user_who_asked_to_stay_offline_stays_so(monkeypatch, server):
         assert constants.HF_HUB_OFFLINE
 
     assert constants.HF_HUB_OFFLINE
+
+
+def test_nothing_is_downloaded_unasked(monkeypatch):
+    from huggingface_hub import constants
+
+    from knn_ue.hub_access import cache_only
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+    with cache_only():
+        assert constants.HF_HUB_OFFLINE is True
+    assert constants.HF_HUB_OFFLINE is False

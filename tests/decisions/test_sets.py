@@ -116,7 +116,7 @@ def test_a_label_without_enough_rows_is_in_every_class_conditional_set():
     fitted = PredictionSets(coverage=0.9, method="class").fit(few)
 
     assert all("d" in own for own in sets_of(fitted, rows(rng, 20)))
-    assert "the 1 labels with fewer than 9 held-out rows are in every one" in str(fitted)
+    assert "labels with fewer than 9 held-out rows (1) are in every one" in str(fitted)
 
 
 def test_labels_of_a_set_stand_likeliest_first():

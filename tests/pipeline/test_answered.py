@@ -200,6 +200,18 @@ def test_the_shell_fits_on_a_table_and_scores_a_file_row_by_row(folder, rows, pi
     assert lines[0]["score"] == pipe(asked(rows[1][0]))[0].score
 
 
+def test_the_shell_suggests_where_it_is_asked_to_and_not_on_a_cluster(folder, rows):
+    new = write_rows(folder / "doubtful.jsonl", [asked(row) for row in rows[1]])
+    arguments = ("predict", folder / "ue", "--input", new, "--output", folder / "suggested.jsonl", "--suggest")
+
+    assert "leave it out with --engine ray" in run(*arguments, "--engine", "ray").output
+    assert run(*arguments).exit_code == 0
+
+    lines = read_lines(folder / "suggested.jsonl")
+    suggested = [line for line in lines if "suggested" in line]
+    assert suggested and all(line["alternatives"][line["suggested"]] > line["score"] for line in suggested)
+
+
 def test_the_shell_explains_a_given_answer(folder):
     result = run("explain", folder / "ue", "a new match by goal", "--answer", "food", "--json")
 

@@ -25,6 +25,8 @@ from knn_ue.entities import (
     find_entities,
     find_missed,
     fit_whole,
+    hidden_words,
+    share_right,
     whole_scores,
 )
 from knn_ue.errors import InvalidInputError
@@ -41,6 +43,8 @@ _RIVALS = "rivals."
 _NO_TERMS = ("weight", "distance_term", "label_term", "usual_distance_term", "usual_label_term", "n_agreeing")
 _LEAST_SHOWN = 0.25  # log-odds: less than this goes without saying
 _FLOOR = 1e-6
+_WARN_FROM = (WARN_FROM, 0.25, 0.35, 0.5, 0.65, 0.8)  # a probe of few sentences is unsure of many words
+_ENOUGH_RIGHT = 0.4
 _LARGEST = 1e9
 _Exponent = Annotated[float, Interval(ge=0.0, le=100.0)]
 
@@ -65,6 +69,7 @@ class SpanVerdict(Calibrator):
         has_own: bool
         clear_exponent_: _Exponent
         exponents_: tuple[_Exponent, _Exponent]
+        warn_from_: Annotated[float, Interval(ge=0.001, le=0.999)]
 
     reader: "str | Reader"
     ARRAYS: ClassVar[Mapping[str, ArrayRule]] = {
@@ -84,6 +89,8 @@ class SpanVerdict(Calibrator):
     has_own: bool
     clear_exponent_: float
     exponents_: tuple[float, float]
+    warn_from_: float
+    """The probability from which on a word in no entity is worth a warning."""
 
     def __init__(self, reader: "str | Reader" = "minilm") -> None:
         self.reader = reader
@@ -96,7 +103,7 @@ class SpanVerdict(Calibrator):
     def facts(self) -> dict[str, object]:
         """Return a summary, by name."""
         facts = super().facts()
-        for name in ("verifier", "rivals", "clear_exponent", "exponents"):
+        for name in ("verifier", "rivals", "clear_exponent", "exponents", "warn_from"):
             facts.pop(name, None)
         return facts | {"reader": self._reader().name}
 
@@ -164,6 +171,7 @@ class SpanVerdict(Calibrator):
         self.rivals_ = fit_span_rivals(vectors, spans, self.verifier_.right, len(types), own if self.has_own else None)
         hidden = self.verifier_.hidden(learned.left_out, spans)
         known = find_entities(validation, gold_numbers)
+        self.warn_from_ = _warn_from(hidden, spans, known)
         scores = np.clip(self.verifier_.left_out, _FLOOR, 1 - _FLOOR)
         self.clear_exponent_, self.exponents_ = fit_whole(spans, known, scores, np.minimum(hidden, 1 - _FLOOR))
 
@@ -211,7 +219,7 @@ class SpanVerdict(Calibrator):
             hidden=hidden,
             none_missed=none_missed,
             sentence_scores=whole,
-            missed=tuple(find_missed(believed, spans, tags, hidden, np.full(len(outputs), WARN_FROM))),
+            missed=tuple(find_missed(believed, spans, tags, hidden, np.full(len(outputs), self.warn_from_))),
         )
         return rescaled_reading(reading, self.log_scales) if self.log_scales else reading, probs
 
@@ -270,6 +278,7 @@ class SpanVerdict(Calibrator):
             has_own=self.has_own,
             clear_exponent_=self.clear_exponent_,
             exponents_=self.exponents_,
+            warn_from_=self.warn_from_,
         )
 
     def _arrays(self) -> Arrays:
@@ -279,6 +288,7 @@ class SpanVerdict(Calibrator):
     def _restore(self, state: State, arrays: Arrays) -> None:
         self.reader, self.has_own = state.reader, state.has_own
         self.clear_exponent_, self.exponents_ = state.clear_exponent_, state.exponents_
+        self.warn_from_ = state.warn_from_
         self.verifier_ = SpanVerifier.restored(state.params, arrays)
         theirs = {name.removeprefix(_RIVALS): array for name, array in arrays.items() if name.startswith(_RIVALS)}
         self.rivals_ = SpanRivals.from_arrays(theirs)
@@ -318,6 +328,15 @@ class _Rival(Calibrator):
 
     def _predict_proba(self, outputs: Outputs, _found: Found, /) -> FloatArray:
         return self._verdict.rival_words(outputs, self.read(outputs))
+
+
+def _warn_from(hidden: FloatArray, spans: Spans, gold: Spans) -> float:
+    """Return the least threshold at which enough warnings about labeled sentences, each read as if new, are right."""
+    missed = hidden_words(spans, gold)
+    enough = [
+        least for least in _WARN_FROM if share_right(hidden >= least, missed, spans, if_none=1.0) >= _ENOUGH_RIGHT
+    ]
+    return min(enough, default=_WARN_FROM[-1])
 
 
 def _reads(probs: FloatArray, tags: TagSet) -> tuple[str, float]:

@@ -26,8 +26,8 @@ GROUP = "knn_ue.commands"
 KNOWN = {
     "reproduce": (
         "Reproduce the paper's tables and figures.",
-        "knn-ue reproduce needs the package knn-ue-reproduce. Install it from a clone of the repository with: "
-        "pip install ./reproduction",
+        "knn-ue reproduce needs the package knn-ue-lab. Install it from a clone of the repository with: "
+        "pip install ./lab",
     )
 }
 

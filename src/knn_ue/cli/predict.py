@@ -107,6 +107,10 @@ def predict(
     from knn_ue.pipeline import UncertaintyPipeline
 
     named = Columns(**columns)
+    if engine == "ray" and suggest:
+        raise InvalidInputError(
+            "--suggest is for one machine: leave it out with --engine ray, alternatives say the same"
+        )
     if engine == "ray":
         predict_on_ray(
             ue,

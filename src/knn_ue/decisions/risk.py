@@ -235,7 +235,7 @@ def choose_for_units(held_out: Scored, *, target_risk: float, delta: float = 0.1
     """Return the same for answers of sentences or documents: these are drawn independently, answers are not.
 
     See `knn_ue.decisions.betting`. The thresholds and caps that are tested come from `held_out.others`; without these
-    from the rows themselves, their labels unseen, and the promise holds in approximation only.
+    from the rows themselves, their labels unseen, and the promise is approximate.
     """
     check_risk(target_risk, delta)
     weighted = held_out.document is not None

@@ -105,7 +105,7 @@ class PredictionSets:
         none = sum(limit is None for limit in self.thresholds)
         if none and self.method == "class":
             least = rows_for(self.coverage)
-            promise += f", and the {none} labels with fewer than {least} held-out rows are in every one"
+            promise += f", and labels with fewer than {least} held-out rows ({none}) are in every one"
         elif none:
             promise += f", all of them, since fewer than {rows_for(self.coverage)} rows can leave none out"
         return f"{promise}; void for other kinds of rows and once the model, its examples or its scores change"

@@ -2,7 +2,7 @@
 
 from knn_ue.answers import EntityExplanation
 from knn_ue.entities.evidence import INGREDIENTS, EntityEvidence
-from knn_ue.entities.missed import find_missed
+from knn_ue.entities.missed import find_missed, hidden_words, share_right
 from knn_ue.entities.model import (
     EntityModel,
     SentenceReading,
@@ -28,6 +28,8 @@ __all__ = [
     "fit_entity_model",
     "fit_entity_scores",
     "fit_whole",
+    "hidden_words",
     "is_tagged",
+    "share_right",
     "whole_scores",
 ]

@@ -99,11 +99,11 @@ def fit_missed(outputs: Outputs, predicted: Spans, gold: Spans, tags: TagSet, ca
     without, with_capitals = (
         np.where(asked, part.probability(outputs, predicted, tags, case), 0.0) for part in (plain, model)
     )
-    wanted = max(_WARN_FROM, _share_right(without >= _WARN_FROM, hidden, predicted, if_none=0.0))
+    wanted = max(_WARN_FROM, share_right(without >= _WARN_FROM, hidden, predicted, if_none=0.0))
     enough = [
         least
         for least in _WARN_FROM_WITH_CAPITALS
-        if _share_right(with_capitals >= least, hidden, predicted, if_none=1.0) >= wanted
+        if share_right(with_capitals >= least, hidden, predicted, if_none=1.0) >= wanted
     ]
     return replace(model, warn_from=min(enough, default=_WARN_FROM))
 
@@ -144,7 +144,7 @@ def _runs(suspect: BoolArray, spans: Spans) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(suspect & ~joined[:-1]), np.flatnonzero(suspect & ~joined[1:])
 
 
-def _share_right(suspect: BoolArray, hidden: BoolArray, spans: Spans, *, if_none: float) -> float:
+def share_right(suspect: BoolArray, hidden: BoolArray, spans: Spans, *, if_none: float) -> float:
     """Return the share of the runs of `suspect` words that touch a `hidden` one."""
     first, last = _runs(suspect, spans)
     n_hidden = np.r_[0, np.cumsum(hidden)]

@@ -55,7 +55,7 @@ class Head:
 
     @property
     def generation(self) -> str:
-        """A name that changes with every acknowledged change, and that no other folder ever has."""
+        """A name that changes with every acknowledged change; a copy of the folder goes on with the same names."""
         return f"{self.fitted.removeprefix('fitted-')}.{self.change}"
 
 

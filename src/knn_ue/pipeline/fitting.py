@@ -289,7 +289,8 @@ def fit_outputs(
         calibrator = calibrator.plain
     if decisions:
         scored = score_answers(validation.take(held_out), calibrator, found=_part(found, held_out))
-        if validation.groups is not None or validation.documents is not None:
+        # A verifier of given answers knows the other rows by heart: their scores are no example for new ones.
+        if (validation.groups is not None or validation.documents is not None) and not calibrator.judges_given:
             others = score_answers(validation.take(~held_out), calibrator, found=_part(found, ~held_out))
             scored = replace(scored, others=others)
         decisions = [decision.fit(scored) for decision in decisions]

@@ -11,6 +11,7 @@ from knn_ue.arrays import IntArray
 from knn_ue.calibrators import Calibrator, Verified, VerifiedEntities
 from knn_ue.encoding.inputs import Example, class_numbers
 from knn_ue.errors import InvalidInputError, MissingExtraError
+from knn_ue.hub_access import cache_only
 from knn_ue.tasks import TASKS, Task
 from knn_ue.types import Outputs
 from knn_ue.verifying import Reader, WordReader, open_reader, read_inputs
@@ -18,7 +19,7 @@ from knn_ue.verifying.opened import MAX_STUDIED, learn_classes
 from knn_ue.verifying.spans import MIN_SENTENCES
 
 AUTO = "auto"
-TRIED = ("minilm", "instant")  # where it is left to us: the first that can be opened here
+TRIED = ("minilm", "instant")  # where it is left to us: the first that is here; nothing is downloaded
 
 
 def with_verifier(
@@ -77,7 +78,8 @@ def _opened(verifier: "str | Reader", *, of_words: bool) -> "Reader | None":
         return open_reader(verifier) if isinstance(verifier, str) else verifier
     for name in TRIED:
         try:
-            reader = open_reader(name)
+            with cache_only():
+                reader = open_reader(name)
         except (InvalidInputError, MissingExtraError):
             continue
         if not of_words or isinstance(reader, WordReader):
