@@ -37,7 +37,9 @@ def key_of_rows(rows: Iterable[Row]) -> str:
 
 def _is_left_out(name: str, value: object) -> bool:
     # Fields that came later are left out where a row does not have them: keys of what was measured before stay.
-    return name in ("place", "extra", "given", "document") or (name in ("domain", "sample_weight", "raw_text") and value is None)
+    return name in ("place", "extra", "given", "document") or (
+        name in ("domain", "sample_weight", "raw_text") and value is None
+    )
 
 
 def key_of_program(*stages: str) -> str:
