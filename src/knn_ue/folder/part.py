@@ -200,8 +200,8 @@ def read_contents(folder: Path, sha256: str) -> dict[str, _Entry]:
         contents = json.loads(encoded)
         if contents["format"] != FORMAT:
             raise StorageError(
-                f"{folder.parent} has format {contents['format']!r:.40}, this version reads {FORMAT}: refit, or upgrade "
-                "with pip install -U knn-ue"
+                f"{folder.parent} has format {contents['format']!r:.40}, this version reads {FORMAT}: refit, or "
+                "upgrade with pip install -U knn-ue"
             )
         entries = {name: from_plain(_Entry, entry) for name, entry in contents["parts"].items()}
         if "" not in entries:
