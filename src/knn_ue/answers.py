@@ -117,7 +117,7 @@ class Entity(Plain):
     With the method knn-ue-entity `score` is the probability that type and span are right, and `raised_by` and
     `lowered_by` give the reasons. With any other method it is the product over the words, and there are no reasons.
     `neighbors` are those of the first word. `familiarity` compares it with the entities predicted in the validation
-    sentences.
+    sentences. `raw_score` is None where the model that marked it did not say how sure it was.
     """
 
     type: str | None
@@ -125,7 +125,7 @@ class Entity(Plain):
     start: int
     end: int
     score: float
-    raw_score: float
+    raw_score: float | None
     abstained: bool
     would_be: str | None = None
     decisions: Mapping[str, Any] | None = None
@@ -172,7 +172,7 @@ class SentenceAnswer(Plain):
 
     def _repr_html_(self) -> str:
         lines = [
-            (_label(entity.type, entity.would_be), entity.text, f"{entity.score:.3f}", f"{entity.raw_score:.3f}")
+            (_label(entity.type, entity.would_be), entity.text, f"{entity.score:.3f}", _raw(entity.raw_score))
             for entity in self.entities
         ]
         lines += [
@@ -286,7 +286,7 @@ class EntityExplanation(Plain):
     end: int
     sentence: int
     score: float
-    raw_score: float
+    raw_score: float | None
     terms: Mapping[str, float]
     raised_by: tuple[str, ...]
     lowered_by: tuple[str, ...]
@@ -298,7 +298,8 @@ class EntityExplanation(Plain):
 
     def __str__(self) -> str:
         terms = ", ".join(f"{name} {term:+.2f}" for name, term in self.terms.items())
-        lines = [f"{self.type}: {percent(self.raw_score)} -> {percent(self.score)} ({terms})"]
+        before = "" if self.raw_score is None else f"{percent(self.raw_score)} -> "
+        lines = [f"{self.type}: {before}{percent(self.score)} ({terms})"]
         lines = [*_familiarity_lines(self.familiarity, self.unfamiliar), *lines]
         if self.text is not None:
             lines.insert(0, on_one_line(self.text))

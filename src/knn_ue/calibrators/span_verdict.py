@@ -244,7 +244,7 @@ class SpanVerdict(Calibrator):
                     end=int(last) + 1,
                     sentence=int(spans.sentence[row]),
                     score=float(reading.scores[row]),
-                    raw_score=float(np.nan_to_num(stated[row], nan=1.0)),
+                    raw_score=None if np.isnan(stated[row]) else float(stated[row]),
                     terms=mine,
                     raised_by=raised,
                     lowered_by=lowered,

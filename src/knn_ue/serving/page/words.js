@@ -85,7 +85,7 @@ function table(entities, least) {
       {},
       el("th", { scope: "row", dir: "auto" }, entity.text),
       el("td", { class: "text" }, kind(entity)),
-      el("td", {}, percent(entity.raw_score)),
+      el("td", {}, entity.raw_score === null ? "" : percent(entity.raw_score)),
       el("td", {}, percent(entity.score)),
       known ? el("td", { class: entity.unfamiliar ? "differs" : null }, `${entity.unfamiliar ? "⚠ " : ""}p = ${shownP(entity.familiarity)}`) : null,
       least > 0 ? el("td", { class: "text" }, entity.score < least ? "✗ below" : "✓ above") : null,
