@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -101,7 +102,8 @@ def test_the_second_run_neither_trains_nor_encodes_and_finds_the_same(result, ag
     assert {"train", "encode"} <= set(result.seconds)
     assert not {"train", "encode"} & set(second.seconds)
     assert second.summary() == result.summary()
-    assert head_of(second.ue) == head_of(result.ue)
+    first = head_of(result.ue)
+    assert replace(head_of(second.ue), place=first.place) == first
 
 
 def test_a_run_from_nothing_finds_the_same(result, elsewhere):

@@ -57,7 +57,8 @@ def write_for_ever(path: Path, log: int, rng: random.Random) -> None:
         now, action = examples_of(store), rng.random()
         if action < 0.45:
             vectors, labels, texts = new_examples(rng, rng.randrange(1, 40))
-            ids = list(range(store._rows.next_id, store._rows.next_id + len(labels)))
+            first = max(store._rows.next_id, store._live.next_id)  # no id of a removed row is given again
+            ids = list(range(first, first + len(labels)))
             change(now | keyed(ids, vectors, labels, texts), store.add, vectors, labels, texts=texts)
         elif action < 0.7 and len(now) > 10:
             gone = rng.sample(sorted(now), rng.randrange(1, len(now) - 6))

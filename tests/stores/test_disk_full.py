@@ -1,10 +1,12 @@
 """When the disk is full, a call fails with one clear sentence, what was there stays, and later calls work again."""
 
+import os
 import resource
 import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ import pytest
 from held import fitted_in
 from knn_ue.errors import StorageError
 from knn_ue.stores import Datastore
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
 
 
 @contextmanager
@@ -124,7 +128,12 @@ def test_a_disk_that_fills_up_and_is_freed_again_loses_nothing(tmp_path):
         pytest.skip("no small file system can be mounted here")
 
     done = subprocess.run(
-        [*mounted, sys.executable, "-c", FILL, str(tmp_path)], capture_output=True, text=True, timeout=300, check=False
+        [*mounted, sys.executable, "-c", FILL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=ENVIRONMENT,
     )
 
     assert done.stdout.strip() == "whole", done.stderr[-2000:]
