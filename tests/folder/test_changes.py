@@ -337,7 +337,7 @@ def is_refused(folder, words):
     assert len(str(error.value)) < 600
 
 
-OTHER = "has other tables than ours: do not trust this folder"
+OTHER = "has other tables than this version writes: refit, and do not trust it if it came from elsewhere"
 SCHEMAS = {
     "a trigger": "create trigger t after insert on added begin delete from removed; end",
     "a view": "create view seen as select * from added",

@@ -144,7 +144,9 @@ def _check_locks(folder: Path) -> None:
 def _check_tables(database: sqlite3.Connection, path: Path) -> None:
     found = dict(database.execute("select name, sql from sqlite_schema").fetchall())
     if found and {name: sql for name, sql in found.items() if name not in _BUILT_IN} != _SCHEMA:
-        raise StorageError(f"{path} has other tables than ours: do not trust this folder")
+        raise StorageError(
+            f"{path} has other tables than this version writes: refit, and do not trust it if it came from elsewhere"
+        )
 
 
 _SCHEMA = {name: sql.replace("create table", "CREATE TABLE", 1) for name, sql in TABLES.items()}
