@@ -141,12 +141,10 @@ def test_the_bytes_are_the_same_where_a_worker_and_then_a_node_are_killed(ue, ro
     assert bytes_of(tmp_path / "out") == undisturbed
 
 
-def ended(part):
-    """Work that ends its worker, wherever it runs."""
-    os._exit(part)
-
-
 def test_a_part_whose_workers_always_die_ends_the_run_in_one_sentence():
+    def ended(part):  # in here, so that a worker need not import this file
+        os._exit(part)
+
     with pytest.raises(WorkerLostError, match=r"4 workers died at the same part \(.*\): continue with resume"):
         list(run_parts(ended, [(0, 1)], 1))
 

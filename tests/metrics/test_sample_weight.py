@@ -61,7 +61,12 @@ def weighted_probs(draw):
     rng = np.random.default_rng(draw(st.integers(0, 10_000)))
     probs = rng.dirichlet(np.ones(n_classes), n_rows).round(2)
     probs[:, 0] = 1.0 - probs[:, 1:].sum(axis=1)
-    return np.abs(probs), rng.integers(n_classes, size=n_rows), rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows))
+    probs = np.abs(probs)  # the first may be -0.01
+    return (
+        probs / probs.sum(axis=1, keepdims=True),
+        rng.integers(n_classes, size=n_rows),
+        rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows)),
+    )
 
 
 def test_every_metric_takes_a_sample_weight():
